@@ -1,0 +1,1 @@
+//! The Python extension of torchleak's workers.

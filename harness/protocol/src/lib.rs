@@ -1,0 +1,20 @@
+//! The messages between the orchestrator and a worker, as serde types.
+//!
+//! Both ends are compiled from this crate: the orchestrator links it, and on the worker's side the
+//! probe is the only writer of messages. They can therefore not drift apart. The wire format is one
+//! JSON document a line.
+//!
+//! Data flows in two directions. [`Command`] goes to a worker *host*, the process that imports
+//! torch once and makes one child per arm. [`HostEvent`] comes back from the host about its
+//! children, and [`ArmEvent`] comes from each child over a pipe of its own.
+
+mod command;
+mod event;
+mod record;
+
+pub use command::{
+    Activation, ArmSpec, Backend, Block, Checkpoint, CheckpointMode, Collection, Command, Compile, Device, DisableApi,
+    DisableSite, Dtype, Input, Llama3, Optimizer, Policy, Program, Start,
+};
+pub use event::{ArmEvent, ArmFacts, Failure, FailureKind, HostEvent};
+pub use record::{Census, Collected, DeviceMemory, GarbageRecord, Memory, StepRecord, Storages};

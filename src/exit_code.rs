@@ -1,0 +1,25 @@
+//! The exit codes, one value per cause. `docs/exit-codes.md` documents the same table.
+
+/// What the process tells its caller, under `--exit-code expect` (the default).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum ExitCode {
+    /// Every verdict is as expected, or the command did what was asked.
+    Success = 0,
+    /// At least one verdict is not as expected.
+    Unexpected = 1,
+    /// Bad usage or a bad case file; nothing was run.
+    Usage = 2,
+    /// There is no environment to run in: it cannot be found, made or checked.
+    NoEnvironment = 3,
+    /// At least one case has no verdict: `inconclusive` or `error`.
+    NoVerdict = 4,
+    /// Ctrl-C or SIGTERM ended the run early. What was recorded until then is kept.
+    Interrupted = 130,
+}
+
+impl From<ExitCode> for std::process::ExitCode {
+    fn from(code: ExitCode) -> Self {
+        Self::from(code as u8)
+    }
+}

@@ -1,0 +1,11 @@
+//! torchleak reproduces, measures and explains PyTorch memory leaks in which Python reference
+//! cycles keep tensors alive.
+//!
+//! Data flows one way: case YAML -> environment -> worker process -> events -> measurements ->
+//! verdict -> reports. No module calls one before it; see `docs/architecture.md`.
+
+pub mod case;
+pub mod cli;
+pub mod environment;
+pub mod exit_code;
+pub mod interrupt;

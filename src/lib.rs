@@ -4,8 +4,13 @@
 //! Data flows one way: case YAML -> environment -> worker process -> events -> measurements ->
 //! verdict -> reports. No module calls one before it; see `docs/architecture.md`.
 
+pub mod bytes;
 pub mod case;
 pub mod cli;
 pub mod environment;
 pub mod exit_code;
 pub mod interrupt;
+pub mod measure;
+pub mod report;
+pub mod verdict;
+pub mod worker;

@@ -1,0 +1,1 @@
+"""What torchleak runs next to PyTorch: one host per environment, one child per arm."""

@@ -1,0 +1,96 @@
+"""One arm: sets the program up, runs its steps under one collection policy, reports each."""
+
+import gc
+import os
+import resource
+import sys
+import traceback
+from types import SimpleNamespace
+
+import torchleak_probe as probe
+
+from torchleak_worker import failure, spec
+from torchleak_worker.errors import Unsupported
+
+# Exit codes of a child, for a person who looks at the process table; the orchestrator goes by events.
+EXIT_DONE = 0
+EXIT_FAILED = 1
+EXIT_NOBODY_LISTENS = 3
+
+
+class Reporter:
+    """Sends this arm's events."""
+
+    def __init__(self, fd: int) -> None:
+        """Writes to the event pipe ``fd``."""
+        self.fd = fd
+
+    def send(self, event: str, **fields: object) -> None:
+        """Sends one event; raises OSError when nobody reads the pipe any more."""
+        probe.send_arm(self.fd, {"event": event, **fields})
+
+
+def run(command: SimpleNamespace, fd: int) -> int:
+    """Runs one arm and gives the exit code of its process. ``fd`` is the event pipe."""
+    # What a program prints just before it dies must reach the log.
+    sys.stdout.reconfigure(line_buffering=True)
+    reporter = Reporter(fd)
+    try:
+        if command.memory_limit is not None:
+            resource.setrlimit(resource.RLIMIT_AS, (command.memory_limit, command.memory_limit))
+        steps = _run_steps(command, reporter)
+        reporter.send("ended", steps=steps)
+    except BaseException as error:
+        traceback.print_exc()
+        described = failure.describe(error)
+        # The traceback keeps the program's frames, and in an arm that is out of memory they are needed.
+        error.__traceback__ = None
+        try:
+            reporter.send("failed", **described)
+        except OSError:
+            return EXIT_NOBODY_LISTENS
+        return EXIT_FAILED
+    return EXIT_DONE
+
+
+def _run_steps(command: SimpleNamespace, reporter: Reporter) -> int:
+    # Only what these modules import is loaded in a cold arm before the program's own first step.
+    from torchleak_worker import loop, programs
+
+    device = _device(command)
+    # Automatic collection would free at its own time what the arm must keep.
+    gc.disable()
+    program = programs.build(command, device)
+    loop.collect_to_fixpoint(2)
+    meter = loop.meter_for(device)
+    reporter.send("began", **loop.facts(device, meter, program))
+    if command.policy.kind == "garbage":
+        return loop.run_garbage(command.steps, program, device, reporter)
+    return loop.run_measured(command.steps, command.policy, program, meter, reporter)
+
+
+def _device(command: SimpleNamespace):  # noqa: ANN202 - torch is not imported at module level
+    import torch
+
+    torch.set_num_threads(command.threads)
+    torch.manual_seed(command.seed)
+    if command.device == "cpu":
+        return torch.device("cpu")
+    if not torch.cuda.is_available():
+        raise Unsupported(f"torch {torch.__version__} finds no CUDA device in this process")
+    torch.cuda.init()
+    # Equal losses are the proof that two arms did the same; kernels that sum in any order break it.
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.utils.deterministic.fill_uninitialized_memory = False
+    return torch.device("cuda", torch.cuda.current_device())
+
+
+def main_spawned(fd: int) -> None:
+    """Runs the arm whose command is on stdin, in a fresh interpreter."""
+    probe.die_with_parent()
+    command = spec.parse(sys.stdin.read())
+    code = run(command, fd)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Finalizers at exit may hang or crash; everything that matters has been sent.
+    os._exit(code)

@@ -1,0 +1,231 @@
+"""The worker host: imports torch once and makes one child per arm.
+
+The host never touches CUDA and never starts a thread, so that a fork of it is clean. It talks to the
+orchestrator over one Unix socket: commands come in with the descriptors of the child's pipes, and
+events about the children go out.
+"""
+
+import contextlib
+import gc
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from types import SimpleNamespace
+
+import torchleak_probe as probe
+
+from torchleak_worker import arm, failure, spec
+
+# Signals that the host handles itself and a child must not inherit.
+_HOST_SIGNALS = (signal.SIGCHLD,)
+
+
+class Host:
+    """The state of one host: its socket, its children and whether torch is imported."""
+
+    def __init__(self) -> None:
+        """Takes over the control socket, which the orchestrator gave as standard input."""
+        self.control = socket.socket(fileno=os.dup(0))
+        # Nothing that runs here may read commands by reading its standard input.
+        null = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(null, 0)
+        os.close(null)
+        self.pending = b""
+        self.descriptors: list[int] = []
+        self.children: dict[int, int] = {}
+        self.imported = False
+        self.wake_read, self.wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        signal.set_wakeup_fd(self.wake_write, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+
+    def send(self, event: dict) -> None:
+        """Writes one event about this host or its children."""
+        probe.send_host(self.control.fileno(), event)
+
+    def serve(self) -> None:
+        """Answers commands until the orchestrator closes the socket."""
+        self.send({"event": "ready", "pid": os.getpid(), "python": sys.version})
+        while True:
+            readable, _, _ = select.select([self.control, self.wake_read], [], [])
+            if self.wake_read in readable:
+                self.drain_wakeups()
+                self.reap()
+            if self.control in readable and not self.read_commands():
+                return
+
+    def drain_wakeups(self) -> None:
+        """Empties the pipe that signals write to."""
+        with contextlib.suppress(BlockingIOError):
+            while os.read(self.wake_read, 4096):
+                pass
+
+    def read_commands(self) -> bool:
+        """Reads what has come over the socket. Returns False at its end."""
+        data, descriptors, _, _ = socket.recv_fds(self.control, 65536, 16)
+        if not data:
+            return False
+        self.pending += data
+        self.descriptors += descriptors
+        while b"\n" in self.pending:
+            line, self.pending = self.pending.split(b"\n", 1)
+            events, output = self.descriptors.pop(0), self.descriptors.pop(0)
+            try:
+                self.run(line.decode(), events, output)
+            finally:
+                os.close(events)
+                os.close(output)
+        return True
+
+    def run(self, line: str, events: int, output: int) -> None:
+        """Starts the child of one arm. ``events`` and ``output`` are the write ends of its pipes."""
+        command = spec.parse(line)
+        reason = None
+        if command.start == "fork":
+            self.import_torch()
+            reason = why_fork_is_unsafe()
+        if command.start == "spawn" or reason is not None:
+            pid, start = self.spawn(line, events, output), "spawn"
+        else:
+            pid, start = self.fork(command, events, output), "fork"
+        self.children[pid] = command.arm
+        self.send({"event": "started", "arm": command.arm, "pid": pid, "start": start, "reason": reason})
+
+    def import_torch(self) -> None:
+        """Imports what every warm arm needs, once, and takes it out of the collector's sight.
+
+        A frozen object is never visited by a collection, so each forced collect of an arm costs what
+        the arm made and not the four hundred thousand objects of the imports.
+        """
+        if self.imported:
+            return
+        started = time.perf_counter()
+        try:
+            import torch
+
+            from torchleak_worker import warm
+
+            warm.import_lazy_modules()
+        except BaseException as error:
+            self.send({"event": "import_failed", **failure.describe(error)})
+            raise SystemExit(1) from error
+        self.imported = True
+        gc.collect()
+        gc.freeze()
+        self.send(
+            {
+                "event": "imported",
+                "seconds": time.perf_counter() - started,
+                "torch": torch.__version__,
+                "frozen_objects": gc.get_freeze_count(),
+                "threads": probe.thread_count() or 0,
+            }
+        )
+
+    def fork(self, command: SimpleNamespace, events: int, output: int) -> int:
+        """Forks a child that runs the arm and never returns from here."""
+        sys.stdout.flush()
+        sys.stderr.flush()
+        pid = os.fork()
+        if pid:
+            return pid
+        code = 1
+        try:
+            # A session of its own lets the orchestrator end the arm with all that it starts.
+            os.setsid()
+            probe.die_with_parent()
+            signal.set_wakeup_fd(-1)
+            for number in _HOST_SIGNALS:
+                signal.signal(number, signal.SIG_DFL)
+            self.control.close()
+            os.dup2(output, 1)
+            os.dup2(output, 2)
+            os.close(output)
+            code = arm.run(command, events)
+        finally:
+            flush_standard_streams()
+            # The interpreter's own exit would run the host's handlers a second time.
+            os._exit(code)
+
+    def spawn(self, line: str, events: int, output: int) -> int:
+        """Starts a fresh interpreter for the arm."""
+        process = subprocess.Popen(
+            [sys.executable, sys.path[0], "arm", str(events)],
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=output,
+            pass_fds=[events],
+            start_new_session=True,
+        )
+        assert process.stdin is not None
+        process.stdin.write(line.encode())
+        process.stdin.close()
+        # The host reaps by pid; without this the object would warn that its child still runs.
+        process.returncode = 0
+        return process.pid
+
+    def reap(self) -> None:
+        """Reports every child that is gone."""
+        while self.children:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            ended = self.children.pop(pid, None)
+            if ended is None:
+                continue
+            kill_group(pid)
+            signalled = os.WIFSIGNALED(status)
+            self.send(
+                {
+                    "event": "exited",
+                    "arm": ended,
+                    "code": None if signalled else os.WEXITSTATUS(status),
+                    "signal": os.WTERMSIG(status) if signalled else None,
+                }
+            )
+
+    def end_children(self) -> None:
+        """Kills what still runs: nobody reads its measurements any more."""
+        for pid in self.children:
+            kill_group(pid)
+
+
+def kill_group(pid: int) -> None:
+    """Kills a child with all that it started, which may outlive it."""
+    for kill in (os.killpg, os.kill):
+        # The group is missing until the child has reached its setsid, and once all of it is gone.
+        with contextlib.suppress(ProcessLookupError):
+            kill(pid, signal.SIGKILL)
+            return
+
+
+def why_fork_is_unsafe() -> str | None:
+    """Says why this process must not fork, or None when it may."""
+    if sys.platform == "darwin":
+        return "system libraries of macOS do not survive a fork"
+    threads = probe.thread_count()
+    if threads is not None and threads > 1:
+        return f"importing torch started {threads - 1} threads, which a fork would lose"
+    return None
+
+
+def flush_standard_streams() -> None:
+    """Writes out what the program printed; a closed pipe is not this arm's failure."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+
+
+def main() -> None:
+    """Serves the control socket until its other end is closed."""
+    host = Host()
+    try:
+        host.serve()
+    finally:
+        host.end_children()

@@ -1,0 +1,180 @@
+"""The training loop of an arm, and what is measured around each step."""
+
+import gc
+import os
+import sys
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+import torchleak_probe as probe
+
+# A finalizer can release more on the next pass; one that always makes new garbage must not hang us.
+_MOST_PASSES = 10
+
+_ALLOCATOR_VARIABLES = (
+    "PYTORCH_CUDA_ALLOC_CONF",
+    "PYTORCH_ALLOC_CONF",
+    "PYTORCH_NO_CUDA_MEMORY_CACHING",
+    "CUBLAS_WORKSPACE_CONFIG",
+    "MALLOC_ARENA_MAX",
+    "MALLOC_TOP_PAD_",
+    "MALLOC_MMAP_THRESHOLD_",
+    "GLIBC_TUNABLES",
+    "PYTHONMALLOC",
+    "LD_PRELOAD",
+)
+
+
+class CpuMeter:
+    """Reads the C allocator of this process."""
+
+    def begin(self) -> None:
+        """Begins a step."""
+        probe.reset_peak()
+
+    def finish(self) -> None:
+        """Waits until the step's work is done, which on a CPU it is."""
+
+    def read(self) -> dict[str, Any]:
+        """Gives the counters of the protocol's ``Memory``."""
+        return probe.memory()
+
+
+class CudaMeter(CpuMeter):
+    """Reads the caching allocator of one GPU besides the C allocator."""
+
+    def __init__(self, device: torch.device) -> None:
+        """Measures ``device``, which is initialised."""
+        self.device = device
+
+    def begin(self) -> None:
+        """Begins a step."""
+        super().begin()
+        torch.cuda.reset_peak_memory_stats(self.device)
+
+    def finish(self) -> None:
+        """Waits until the device has done the step."""
+        torch.cuda.synchronize(self.device)
+
+    def read(self) -> dict[str, Any]:
+        """Gives the counters of the protocol's ``Memory``, the device's among them."""
+        memory = super().read()
+        stats = torch.cuda.memory_stats(self.device)
+        memory["device"] = {
+            "allocated": stats["allocated_bytes.all.current"],
+            "active": stats["active_bytes.all.current"],
+            "reserved": stats["reserved_bytes.all.current"],
+            "peak_allocated": stats["allocated_bytes.all.peak"],
+            "peak_reserved": stats["reserved_bytes.all.peak"],
+            "alloc_retries": stats["num_alloc_retries"],
+            "ooms": stats["num_ooms"],
+        }
+        return memory
+
+
+def meter_for(device: torch.device) -> CpuMeter:
+    """Gives the meter of a device."""
+    return CudaMeter(device) if device.type == "cuda" else CpuMeter()
+
+
+def collect_to_fixpoint(generation: int) -> tuple[int, int]:
+    """Collects until a pass finds nothing. Returns objects found and passes made."""
+    objects = passes = 0
+    while passes < _MOST_PASSES:
+        found = gc.collect(generation)
+        objects += found
+        passes += 1
+        if found == 0:
+            break
+    return objects, passes
+
+
+def run_measured(steps: int, policy: SimpleNamespace, program: Any, meter: CpuMeter, reporter: Any) -> int:
+    """Runs ``steps`` steps under ``policy`` and reports each. Returns the number of steps done."""
+    for step in range(1, steps + 1):
+        meter.begin()
+        started = time.perf_counter()
+        result = program.step()
+        meter.finish()
+        seconds = time.perf_counter() - started
+        memory = meter.read()
+        collected = _collect(_due_generation(policy, step), meter)
+        reporter.send(
+            "step",
+            step=step,
+            loss=result.loss,
+            grad_norm=result.grad_norm,
+            seconds=seconds,
+            tokens=result.tokens,
+            **memory,
+            census=probe.census(),
+            collected=collected,
+        )
+    return steps
+
+
+def _due_generation(policy: SimpleNamespace, step: int) -> int | None:
+    if policy.kind == "collected":
+        return policy.generation
+    if policy.kind == "periodic" and step % policy.every == 0:
+        return policy.generation
+    return None
+
+
+def _collect(generation: int | None, meter: CpuMeter) -> dict[str, Any] | None:
+    if generation is None:
+        return None
+    started = time.perf_counter()
+    objects, passes = collect_to_fixpoint(generation)
+    seconds = time.perf_counter() - started
+    return {
+        "generation": generation,
+        "objects": objects,
+        "passes": passes,
+        "seconds": seconds,
+        "memory": meter.read(),
+    }
+
+
+def run_garbage(steps: int, program: Any, device: torch.device, reporter: Any) -> int:
+    """Runs ``steps`` steps and reports what a full collect finds after each. Nothing is measured."""
+    for step in range(1, steps + 1):
+        result = program.step()
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        gc.set_debug(gc.DEBUG_SAVEALL)
+        try:
+            gc.collect()
+            objects = len(gc.garbage)
+            census, shared = probe.garbage_census(gc.garbage)
+        finally:
+            gc.set_debug(0)
+            gc.garbage.clear()
+        # What was saved is garbage again, and now it is freed.
+        collect_to_fixpoint(2)
+        reporter.send("garbage", step=step, loss=result.loss, objects=objects, census=census, shared=shared)
+    return steps
+
+
+def facts(device: torch.device, meter: CpuMeter, program: Any) -> dict[str, Any]:
+    """Gives what the numbers of this arm depend on: the protocol's ``ArmFacts``."""
+    if device.type == "cuda":
+        properties = torch.cuda.get_device_properties(device)
+        name, total = properties.name, properties.total_memory
+    else:
+        name, total = "cpu", os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return {
+        "python": sys.version,
+        "torch": torch.__version__,
+        "torch_commit": torch.version.git_version,
+        "device_name": name,
+        "device_memory": total,
+        "gc_enabled": gc.isenabled(),
+        "frozen_objects": gc.get_freeze_count(),
+        "threads": torch.get_num_threads(),
+        "allocator_settings": [f"{key}={os.environ[key]}" for key in _ALLOCATOR_VARIABLES if key in os.environ],
+        "memory": meter.read(),
+        "flops_per_token": program.flops_per_token(),
+    }

@@ -1,0 +1,138 @@
+//! Series of bytes over steps, taken from recordings.
+
+use torchleak_protocol::{Census, GarbageRecord, Memory, StepRecord};
+
+use super::Recording;
+use super::slope::{median, theil_sen};
+
+/// Where memory is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// The host's memory: what the C allocator has handed out.
+    Host,
+    /// The accelerator's memory: what torch's caching allocator has handed out.
+    Device,
+}
+
+impl Place {
+    /// The counter that is judged by, in bytes.
+    fn bytes(self, memory: &Memory) -> Option<u64> {
+        match self {
+            Self::Host => memory.in_use,
+            Self::Device => memory.device.as_ref().map(|device| device.allocated),
+        }
+    }
+
+    /// The counter's name for a person.
+    pub const fn counter(self) -> &'static str {
+        match self {
+            Self::Host => "in-use bytes of the C allocator",
+            Self::Device => "allocated bytes of the CUDA caching allocator",
+        }
+    }
+
+    fn holds(self, device: &str) -> bool {
+        match self {
+            Self::Host => device == "cpu",
+            Self::Device => device != "cpu",
+        }
+    }
+
+    /// Bytes of a census that lie in this place.
+    pub fn census_bytes(self, census: &Census) -> u64 {
+        census.iter().filter(|(device, _)| self.holds(device)).map(|(_, storages)| storages.bytes).sum()
+    }
+}
+
+/// What a measured arm shows after its warm-up steps.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Series {
+    /// Bytes after each step, and after the collection where there was one.
+    pub levels: Vec<(u32, f64)>,
+    /// Bytes that each forced collection freed.
+    pub freed: Vec<f64>,
+}
+
+impl Series {
+    /// Takes the steps after `warmup`. None where a step lacks the counter.
+    pub fn of(recording: &Recording, place: Place, warmup: u32) -> Option<Self> {
+        let steps: Vec<&StepRecord> = recording.steps.iter().filter(|record| record.step > warmup).collect();
+        let levels = steps
+            .iter()
+            .map(|record| {
+                let memory = record.collected.as_ref().map_or(&record.memory, |collected| &collected.memory);
+                Some((record.step, place.bytes(memory)? as f64))
+            })
+            .collect::<Option<Vec<_>>>()?;
+        let freed = steps
+            .iter()
+            .filter_map(|record| record.collected.as_ref().map(|collected| (record, collected)))
+            .map(|(record, collected)| {
+                Some(place.bytes(&record.memory)? as f64 - place.bytes(&collected.memory)? as f64)
+            })
+            .collect::<Option<Vec<_>>>()?;
+        Some(Self { levels, freed })
+    }
+
+    /// Bytes per step, robustly.
+    pub fn growth(&self) -> Option<f64> {
+        theil_sen(&self.levels)
+    }
+
+    /// Bytes that a collection typically freed, or None where none was forced.
+    pub fn freed_per_collect(&self) -> Option<f64> {
+        median(&mut self.freed.clone())
+    }
+
+    fn level(&self) -> Option<f64> {
+        median(&mut self.levels.iter().map(|(_, bytes)| *bytes).collect::<Vec<_>>())
+    }
+}
+
+/// How much higher one arm lies than another, by their median levels. Both arms do the same work, so
+/// what torch and Python keep for themselves cancels out.
+pub fn level_gap(higher: &Series, lower: &Series) -> Option<f64> {
+    Some(higher.level()? - lower.level()?)
+}
+
+/// What the diagnosis run found per step.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GarbagePerStep {
+    /// Bytes of tensor storages that only garbage uses: the median over the steps after warm-up.
+    pub bytes: u64,
+    /// The smallest and the largest of those steps.
+    pub range: (u64, u64),
+    /// Garbage objects of all types, the median.
+    pub objects: u64,
+    /// The largest number of bytes at any step, the warm-up included.
+    pub most_at_once: u64,
+}
+
+/// Summarises a diagnosis run. None when no step after `warmup` was reported.
+pub fn garbage_per_step(recording: &Recording, place: Place, warmup: u32) -> Option<GarbagePerStep> {
+    let bytes_of = |record: &GarbageRecord| place.census_bytes(&record.census);
+    let warm: Vec<&GarbageRecord> = recording.garbage.iter().filter(|record| record.step > warmup).collect();
+    let mut bytes: Vec<u64> = warm.iter().map(|record| bytes_of(record)).collect();
+    let mut objects: Vec<u64> = warm.iter().map(|record| record.objects).collect();
+    bytes.sort_unstable();
+    objects.sort_unstable();
+    Some(GarbagePerStep {
+        bytes: *bytes.get(bytes.len() / 2)?,
+        range: (*bytes.first()?, *bytes.last()?),
+        objects: *objects.get(objects.len() / 2)?,
+        most_at_once: recording.garbage.iter().map(bytes_of).max()?,
+    })
+}
+
+/// The first step at which two arms report different losses, with both. Arms do the same work from
+/// the same seed, so any difference means that they are not the same experiment.
+pub fn step_losses_differ(
+    one: &Recording,
+    other: &Recording,
+) -> Option<(u32, Option<f64>, Option<f64>)> {
+    one.losses()
+        .into_iter()
+        .zip(other.losses())
+        .find(|((_, loss), (_, other_loss))| loss.map(f64::to_bits) != other_loss.map(f64::to_bits))
+        .map(|((step, loss), (_, other_loss))| (step, loss, other_loss))
+}

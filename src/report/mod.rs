@@ -1,0 +1,2 @@
+//! What people and programs read: tables, torchtitan's step lines, JSON.
+

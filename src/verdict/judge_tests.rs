@@ -1,0 +1,255 @@
+//! Property tests of the rules, over recordings that are made up here and run like real ones.
+
+use proptest::prelude::*;
+use torchleak_protocol::{Census, Collected, GarbageRecord, Memory, StepRecord, Storages};
+
+use super::*;
+
+const STEPS: u32 = 8;
+const WARMUP: u32 = 2;
+
+/// A made-up leak: what a step leaves behind, and what a collect does about it.
+#[derive(Debug, Clone)]
+struct Leak {
+    /// Tensor bytes that each step leaves in garbage.
+    garbage: u64,
+    /// Bytes that each step leaves and no collect frees.
+    stuck: u64,
+    /// Tensor bytes that one step leaves in garbage once.
+    once: Option<(u32, u64)>,
+    /// Bytes that the first steps add for good in both arms (lazy imports, workspaces).
+    warmup_spike: u64,
+    /// What the allocator's counter is off by at each step.
+    noise: Vec<i64>,
+}
+
+impl Default for Leak {
+    fn default() -> Self {
+        Self { garbage: 0, stuck: 0, once: None, warmup_spike: 0, noise: vec![0; STEPS as usize] }
+    }
+}
+
+fn memory(bytes: i64) -> Memory {
+    Memory { in_use: Some(u64::try_from(bytes).unwrap()), ..Memory::default() }
+}
+
+fn census(bytes: u64) -> Census {
+    let storages = Storages { tensors: 1, storages: 1, bytes };
+    if bytes == 0 { Census::new() } else { Census::from([("cpu".to_owned(), storages)]) }
+}
+
+impl Leak {
+    fn left_at(&self, step: u32) -> u64 {
+        self.garbage + self.once.filter(|(at, _)| *at == step).map_or(0, |(_, bytes)| bytes)
+    }
+
+    fn arm(&self, collects: bool) -> Recording {
+        let mut level = 100 << 20;
+        let steps = (1..=STEPS).map(|step| {
+            if step <= WARMUP {
+                level += i64::try_from(self.warmup_spike).unwrap();
+            }
+            level += i64::try_from(self.stuck + self.left_at(step)).unwrap();
+            let noise = self.noise[step as usize - 1];
+            let before = level + noise;
+            if collects {
+                level -= i64::try_from(self.left_at(step)).unwrap();
+            }
+            StepRecord {
+                step,
+                loss: Some(1.0 / f64::from(step)),
+                grad_norm: None,
+                seconds: 0.1,
+                tokens: None,
+                memory: memory(before),
+                census: Census::new(),
+                collected: collects.then(|| Collected {
+                    generation: 2,
+                    objects: 0,
+                    passes: 1,
+                    seconds: 0.0,
+                    memory: memory(level + noise),
+                }),
+            }
+        });
+        Recording { steps: steps.collect(), ..Recording::default() }
+    }
+
+    fn diagnosis(&self) -> Recording {
+        let garbage = (1..=STEPS).map(|step| GarbageRecord {
+            step,
+            loss: Some(1.0 / f64::from(step)),
+            objects: 100,
+            census: census(self.left_at(step)),
+            shared: Census::new(),
+        });
+        Recording { garbage: garbage.collect(), ..Recording::default() }
+    }
+
+    fn judged(&self, predicted: Option<u64>, control: Option<&Control>) -> Judgement {
+        let (uncollected, collected, garbage) = (self.arm(false), self.arm(true), self.diagnosis());
+        judge(&evidence(&uncollected, &collected, &garbage, predicted, control))
+    }
+
+    fn verdict(&self, predicted: Option<u64>) -> Verdict {
+        self.judged(predicted, Some(&Control::Detected)).verdict
+    }
+}
+
+fn evidence<'a>(
+    uncollected: &'a Recording,
+    collected: &'a Recording,
+    garbage: &'a Recording,
+    predicted: Option<u64>,
+    control: Option<&'a Control>,
+) -> Evidence<'a> {
+    Evidence {
+        uncollected,
+        collected,
+        garbage,
+        periodic: None,
+        steps: STEPS,
+        warmup: WARMUP,
+        place: Place::Host,
+        predicted,
+        tolerance: None,
+        control,
+    }
+}
+
+fn noise(width: i64) -> impl Strategy<Value = Vec<i64>> {
+    proptest::collection::vec(-width..=width, STEPS as usize)
+}
+
+proptest! {
+    #[test]
+    fn a_leak_of_the_predicted_size_is_reproduced_through_noise_and_warm_up(
+        garbage in 20_000..1_u64 << 31, warmup_spike in 0..1_u64 << 30, noise in noise(400),
+    ) {
+        let leak = Leak { garbage, warmup_spike, noise, ..Leak::default() };
+        prop_assert_eq!(leak.verdict(Some(garbage)), Verdict::Reproduced);
+        prop_assert_eq!(leak.verdict(None), Verdict::Reproduced);
+    }
+
+    #[test]
+    fn no_leak_is_fixed_through_noise_and_warm_up(warmup_spike in 0..1_u64 << 30, noise in noise(400)) {
+        let leak = Leak { warmup_spike, noise, ..Leak::default() };
+        prop_assert_eq!(leak.verdict(None), Verdict::Fixed);
+        prop_assert_eq!(leak.verdict(Some(1 << 20)), Verdict::Fixed);
+    }
+
+    #[test]
+    fn nothing_is_fixed_without_a_detected_control(noise in noise(400), missed in any::<bool>()) {
+        let leak = Leak { noise, ..Leak::default() };
+        let control = missed.then(|| Control::Missed("it was not seen".to_owned()));
+        prop_assert_eq!(leak.judged(None, control.as_ref()).verdict, Verdict::Inconclusive);
+    }
+
+    #[test]
+    fn garbage_that_differs_from_the_prediction_by_one_byte_is_not_reproduced(
+        garbage in 20_000..1_u64 << 31, less in any::<bool>(),
+    ) {
+        let leak = Leak { garbage, ..Leak::default() };
+        let predicted = if less { garbage - 1 } else { garbage + 1 };
+        prop_assert_eq!(leak.verdict(Some(predicted)), Verdict::Inconclusive);
+    }
+
+    #[test]
+    fn what_is_kept_once_is_one_off_at_whatever_step_and_never_fixed(
+        step in 1..=STEPS, bytes in 1_u64 << 20..1 << 30, noise in noise(400),
+    ) {
+        let leak = Leak { once: Some((step, bytes)), noise, ..Leak::default() };
+        let verdict = leak.verdict(None);
+        // Half of the levels must lie behind the step for the arms' gap to show; a step at the very
+        // end cannot be told from the beginning of a leak.
+        let half = WARMUP + (STEPS - WARMUP) / 2;
+        prop_assert!(if step <= half { verdict == Verdict::OneOff } else { verdict != Verdict::Reproduced });
+        prop_assert_ne!(verdict, Verdict::Fixed);
+    }
+
+    #[test]
+    fn growth_that_no_collect_frees_is_uncollectable(stuck in 20_000..1_u64 << 30, noise in noise(400)) {
+        let leak = Leak { stuck, noise, ..Leak::default() };
+        prop_assert_eq!(leak.verdict(None), Verdict::Uncollectable);
+        prop_assert_eq!(leak.verdict(Some(stuck)), Verdict::Uncollectable);
+    }
+
+    #[test]
+    fn growth_of_which_a_collect_frees_a_part_is_inconclusive(garbage in 1_u64 << 20..1 << 30) {
+        let leak = Leak { garbage, stuck: garbage, ..Leak::default() };
+        prop_assert_eq!(leak.verdict(None), Verdict::Inconclusive);
+    }
+
+    #[test]
+    fn missing_steps_are_said_and_not_judged(missing in 0..STEPS as usize, arm in 0..3_usize) {
+        let leak = Leak { garbage: 1 << 20, ..Leak::default() };
+        let (mut uncollected, mut collected, mut garbage) = (leak.arm(false), leak.arm(true), leak.diagnosis());
+        match arm {
+            0 => drop(uncollected.steps.remove(missing)),
+            1 => drop(collected.steps.remove(missing)),
+            _ => drop(garbage.garbage.remove(missing)),
+        }
+        let judgement = judge(&evidence(&uncollected, &collected, &garbage, Some(1 << 20), Some(&Control::Detected)));
+        // A gap in the middle also shifts the losses against each other.
+        prop_assert!(matches!(judgement.verdict, Verdict::Inconclusive | Verdict::Error), "{judgement:?}");
+    }
+
+    #[test]
+    fn arms_with_another_loss_at_any_step_are_an_error(step in 0..STEPS as usize) {
+        let leak = Leak { garbage: 1 << 20, ..Leak::default() };
+        let (uncollected, mut collected, garbage) = (leak.arm(false), leak.arm(true), leak.diagnosis());
+        collected.steps[step].loss = collected.steps[step].loss.map(f64::next_up);
+        let judgement = judge(&evidence(&uncollected, &collected, &garbage, Some(1 << 20), Some(&Control::Detected)));
+        prop_assert_eq!(judgement.verdict, Verdict::Error);
+        prop_assert!(judgement.reason.contains(&format!("at step {}", step + 1)), "{}", judgement.reason);
+    }
+}
+
+#[test]
+fn tensors_in_garbage_that_the_allocator_does_not_show_are_inconclusive() {
+    let quiet = Leak::default();
+    let leak = Leak { garbage: 2048, ..Leak::default() };
+    let judgement = judge(&evidence(
+        &quiet.arm(false),
+        &quiet.arm(true),
+        &leak.diagnosis(),
+        None,
+        Some(&Control::Detected),
+    ));
+    assert_eq!(judgement.verdict, Verdict::Inconclusive);
+}
+
+#[test]
+fn growth_far_above_the_prediction_is_not_called_reproduced() {
+    let predicted = 1 << 20;
+    let leak = Leak { garbage: predicted, ..Leak::default() };
+    let larger = Leak { garbage: 3 * predicted, ..Leak::default() };
+    let judgement = judge(&evidence(
+        &larger.arm(false),
+        &larger.arm(true),
+        &leak.diagnosis(),
+        Some(predicted),
+        Some(&Control::Detected),
+    ));
+    assert_eq!(judgement.verdict, Verdict::Inconclusive, "{}", judgement.reason);
+}
+
+#[test]
+fn memory_that_shrinks_is_inconclusive_and_says_what_to_change() {
+    let noise = (0..i64::from(STEPS)).map(|step| -step * (1 << 20)).collect();
+    let judgement = Leak { noise, ..Leak::default() }.judged(None, Some(&Control::Detected));
+    assert_eq!(judgement.verdict, Verdict::Inconclusive);
+    assert!(judgement.reason.contains("raise `warmup`"), "{}", judgement.reason);
+}
+
+#[test]
+fn a_platform_without_a_counter_gives_no_verdict() {
+    let mut arms = (Leak::default().arm(false), Leak::default().arm(true));
+    for step in arms.0.steps.iter_mut().chain(&mut arms.1.steps) {
+        step.memory.in_use = None;
+    }
+    let judgement =
+        judge(&evidence(&arms.0, &arms.1, &Leak::default().diagnosis(), None, Some(&Control::Detected)));
+    assert_eq!(judgement.verdict, Verdict::Inconclusive);
+    assert!(judgement.reason.contains("does not tell"), "{}", judgement.reason);
+}

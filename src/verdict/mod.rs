@@ -1,0 +1,12 @@
+//! The verdict on a case: a pure function of what was recorded and what was predicted.
+//!
+//! `docs/verdict.md` explains the rules to users; [`judge`] is their only implementation.
+
+mod control;
+mod judge;
+mod numbers;
+
+pub use crate::case::Verdict;
+pub use control::{CONTROL_BYTES, Control, control_found};
+pub use judge::{Evidence, Judgement, judge};
+pub use numbers::Numbers;

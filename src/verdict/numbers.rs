@@ -1,0 +1,54 @@
+//! The numbers a verdict stands on.
+
+use crate::measure::{GarbagePerStep, Series, garbage_per_step, level_gap};
+
+use super::Evidence;
+
+/// What the arms of a case measured, in bytes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Numbers {
+    /// The declared retention per step, where one is declared.
+    pub predicted: Option<u64>,
+    /// What the uncollected arm grows by per step.
+    pub growth: f64,
+    /// What the collected arm grows by per step in spite of its collections.
+    pub growth_collected: f64,
+    /// What a forced collection frees.
+    pub freed: f64,
+    /// What a full collect finds.
+    pub garbage: GarbagePerStep,
+    /// How much higher the uncollected arm lies than the collected one.
+    pub gap: f64,
+}
+
+impl Numbers {
+    /// Takes the numbers from the recordings, or says what is missing.
+    pub fn of(evidence: &Evidence<'_>) -> Result<Self, String> {
+        let Evidence { place, warmup, .. } = *evidence;
+        let counter = || format!("this platform does not tell the {}", place.counter());
+        let uncollected = Series::of(evidence.uncollected, place, warmup).ok_or_else(counter)?;
+        let collected = Series::of(evidence.collected, place, warmup).ok_or_else(counter)?;
+        let garbage = garbage_per_step(evidence.garbage, place, warmup)
+            .ok_or("the diagnosis run reported no step after the warm-up")?;
+        Ok(Self {
+            predicted: evidence.predicted,
+            growth: slope(&uncollected, "uncollected")?,
+            growth_collected: slope(&collected, "collected")?,
+            freed: collected.freed_per_collect().ok_or("the collected arm reported no collection")?,
+            garbage,
+            gap: level_gap(&uncollected, &collected).ok_or("an arm reported no level")?,
+        })
+    }
+}
+
+/// A slope over fewer than three steps is two readings and no trend.
+fn slope(series: &Series, arm: &str) -> Result<f64, String> {
+    const LEAST: usize = 3;
+    let steps = series.levels.len();
+    if steps < LEAST {
+        return Err(format!(
+            "the {arm} arm reported {steps} steps after the warm-up and a slope needs at least {LEAST}"
+        ));
+    }
+    series.growth().ok_or_else(|| format!("the {arm} arm reported the same step twice"))
+}

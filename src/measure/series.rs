@@ -84,15 +84,18 @@ impl Series {
         median(&mut self.freed.clone())
     }
 
-    fn level(&self) -> Option<f64> {
-        median(&mut self.levels.iter().map(|(_, bytes)| *bytes).collect::<Vec<_>>())
+    /// Bytes that a typical step adds: the median of the differences from step to step. One large
+    /// jump in the middle moves a slope, and does not move this.
+    pub fn typical_step(&self) -> Option<f64> {
+        let differences = self.levels.windows(2).map(|pair| pair[1].1 - pair[0].1);
+        median(&mut differences.collect::<Vec<_>>())
     }
 }
 
-/// How much higher one arm lies than another, by their median levels. Both arms do the same work, so
+/// How much higher one arm lies than another after the last step. Both arms do the same work, so
 /// what torch and Python keep for themselves cancels out.
 pub fn level_gap(higher: &Series, lower: &Series) -> Option<f64> {
-    Some(higher.level()? - lower.level()?)
+    Some(higher.levels.last()?.1 - lower.levels.last()?.1)
 }
 
 /// What the diagnosis run found per step.
@@ -104,8 +107,10 @@ pub struct GarbagePerStep {
     pub range: (u64, u64),
     /// Garbage objects of all types, the median.
     pub objects: u64,
-    /// The largest number of bytes at any step, the warm-up included.
-    pub most_at_once: u64,
+    /// The sum over all steps, the warm-up included.
+    pub total: u64,
+    /// At how many steps after the warm-up there was any.
+    pub steps: usize,
 }
 
 /// Summarises a diagnosis run. None when no step after `warmup` was reported.
@@ -120,7 +125,8 @@ pub fn garbage_per_step(recording: &Recording, place: Place, warmup: u32) -> Opt
         bytes: *bytes.get(bytes.len() / 2)?,
         range: (*bytes.first()?, *bytes.last()?),
         objects: *objects.get(objects.len() / 2)?,
-        most_at_once: recording.garbage.iter().map(bytes_of).max()?,
+        total: recording.garbage.iter().map(bytes_of).sum(),
+        steps: bytes.iter().filter(|bytes| **bytes > 0).count(),
     })
 }
 

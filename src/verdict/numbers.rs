@@ -11,13 +11,15 @@ pub struct Numbers {
     pub predicted: Option<u64>,
     /// What the uncollected arm grows by per step.
     pub growth: f64,
+    /// What a typical step of the uncollected arm adds: near 0 where one jump makes the growth.
+    pub typical_step: f64,
     /// What the collected arm grows by per step in spite of its collections.
     pub growth_collected: f64,
     /// What a forced collection frees.
     pub freed: f64,
     /// What a full collect finds.
     pub garbage: GarbagePerStep,
-    /// How much higher the uncollected arm lies than the collected one.
+    /// How much higher the uncollected arm ends than the collected one.
     pub gap: f64,
 }
 
@@ -33,6 +35,7 @@ impl Numbers {
         Ok(Self {
             predicted: evidence.predicted,
             growth: slope(&uncollected, "uncollected")?,
+            typical_step: uncollected.typical_step().ok_or("the uncollected arm reported one step")?,
             growth_collected: slope(&collected, "collected")?,
             freed: collected.freed_per_collect().ok_or("the collected arm reported no collection")?,
             garbage,

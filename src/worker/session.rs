@@ -43,6 +43,12 @@ pub struct Job {
     pub log: LogSink,
 }
 
+impl std::fmt::Debug for Job {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Job").field("spec", &self.spec).finish_non_exhaustive()
+    }
+}
+
 /// Is told what happens to the jobs, in order.
 pub trait Observer {
     /// The child of a job runs. A job that is run again begins anew.

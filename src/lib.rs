@@ -4,8 +4,10 @@
 //! Data flows one way: case YAML -> environment -> worker process -> events -> measurements ->
 //! verdict -> reports. No module calls one before it; see `docs/architecture.md`.
 
+pub mod cache;
 pub mod case;
 pub mod cli;
 pub mod environment;
 pub mod exit_code;
 pub mod interrupt;
+pub mod process;

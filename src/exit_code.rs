@@ -23,3 +23,34 @@ impl From<ExitCode> for std::process::ExitCode {
         Self::from(code as u8)
     }
 }
+
+/// What the process tells `git bisect run`, under `--exit-code bisect`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum BisectCode {
+    /// Every case is fixed.
+    Good = 0,
+    /// Some case leaks.
+    Bad = 1,
+    /// There is no verdict or no environment; git skips the commit.
+    CannotTell = 125,
+    /// Bad usage or an interruption; git stops the bisection.
+    Failure = 128,
+}
+
+impl BisectCode {
+    /// What a failure of the whole command means for a bisection: a commit without an environment can
+    /// be skipped, a mistake in the command would repeat itself at every commit.
+    pub const fn of_failure(code: ExitCode) -> Self {
+        match code {
+            ExitCode::NoEnvironment | ExitCode::NoVerdict => Self::CannotTell,
+            _ => Self::Failure,
+        }
+    }
+}
+
+impl From<BisectCode> for std::process::ExitCode {
+    fn from(code: BisectCode) -> Self {
+        Self::from(code as u8)
+    }
+}

@@ -5,12 +5,15 @@
 //! verdict -> reports. No module calls one before it; see `docs/architecture.md`.
 
 pub mod bytes;
+pub mod cache;
 pub mod case;
 pub mod cli;
 pub mod environment;
 pub mod exit_code;
 pub mod interrupt;
 pub mod measure;
+pub mod process;
 pub mod report;
+pub mod run;
 pub mod verdict;
 pub mod worker;

@@ -41,6 +41,11 @@ pub enum Verdict {
 }
 
 impl Verdict {
+    /// Whether the verdict says something about the leak.
+    pub fn is_conclusive(self) -> bool {
+        !matches!(self, Self::Inconclusive | Self::Error)
+    }
+
     /// The word for this verdict in case files, on the screen and in JSON.
     pub fn word(self) -> &'static str {
         match self {

@@ -1,1 +1,172 @@
-//! Environments.
+//! Environments: a Python interpreter with one torch, found or made, never changed afterwards.
+//!
+//! Architecture invariant: nothing here knows of cases, workers or reports. What an environment is for is not its
+//! concern, and a later stage gets an [`Environment`] and never looks into the cache itself.
+
+mod check;
+mod devices;
+mod doctor;
+mod error;
+mod facts;
+mod given;
+mod interpreters;
+mod list;
+mod lock;
+mod managed;
+mod progress;
+mod prune;
+mod request;
+mod uv;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+pub use doctor::{Check, Doctor, Status, doctor};
+pub use error::EnvironmentError;
+pub use facts::{Device, Facts};
+pub use list::{Listed, list, table};
+pub use lock::Lock;
+pub use progress::{OnStderr, Progress, Silent};
+pub use prune::{PruneArgs, Pruned, prune};
+pub use request::{DEFAULT_TORCH, EnvironmentArgs, Managed, Request};
+
+use crate::cache::Cache;
+
+/// Where an environment came from.
+#[derive(Debug)]
+pub enum Origin {
+    /// The user named the interpreter; it is used as it is.
+    Given,
+    /// It is in torchleak's cache.
+    Managed {
+        /// The name of its folder.
+        key: String,
+        /// Keeps it from being pruned for as long as it is used.
+        in_use: Lock,
+    },
+}
+
+/// An interpreter with a torch that was seen to work.
+#[derive(Debug)]
+pub struct Environment {
+    /// The interpreter. It is not resolved: a virtual environment is known by the path it is called by.
+    pub python: PathBuf,
+    /// What is known of it.
+    pub facts: Facts,
+    /// The GPUs torch sees on this machine, now.
+    pub devices: Vec<Device>,
+    /// Where it came from.
+    pub origin: Origin,
+}
+
+impl Environment {
+    /// The name of its folder in the cache, if it is there.
+    pub fn key(&self) -> Option<&str> {
+        match &self.origin {
+            Origin::Given => None,
+            Origin::Managed { key, .. } => Some(key),
+        }
+    }
+
+    /// A command that runs the interpreter with nothing of the surroundings mixed into a managed environment, and
+    /// with nothing written into an environment of the user's.
+    pub fn command(&self) -> Command {
+        let mut command = Command::new(&self.python);
+        match self.origin {
+            Origin::Given => command.env("PYTHONDONTWRITEBYTECODE", "1"),
+            Origin::Managed { .. } => {
+                command.env_remove("PYTHONPATH").env_remove("PYTHONHOME").env("PYTHONNOUSERSITE", "1")
+            }
+        };
+        command
+    }
+}
+
+/// Finds the wanted environment, or makes it.
+///
+/// # Errors
+/// Bad options, or an environment that cannot be found, made or checked.
+pub fn resolve(
+    args: &EnvironmentArgs,
+    cache: &Cache,
+    progress: &dyn Progress,
+) -> Result<Environment, EnvironmentError> {
+    resolve_request(&Request::new(args, |name| std::env::var_os(name))?, cache, progress)
+}
+
+/// As [`resolve`], for what was validated before.
+///
+/// # Errors
+/// An environment that cannot be found, made or checked.
+pub fn resolve_request(
+    request: &Request,
+    cache: &Cache,
+    progress: &dyn Progress,
+) -> Result<Environment, EnvironmentError> {
+    let found = find(request, cache, progress);
+    // On every way out, or a spinner would go on over the error.
+    progress.end();
+    found
+}
+
+fn find(request: &Request, cache: &Cache, progress: &dyn Progress) -> Result<Environment, EnvironmentError> {
+    let (python, facts, origin) = match request {
+        Request::Interpreter(path) => {
+            let (python, facts) = given::find(path, cache, progress)?;
+            (python, facts, Origin::Given)
+        }
+        Request::Managed(wanted) => {
+            let (place, marker, in_use) = managed::find_or_make(wanted, cache, progress)?;
+            (place.python(), marker.facts, Origin::Managed { key: place.key, in_use })
+        }
+    };
+    let devices = devices::find(&python, &facts, cache, progress)?;
+    Ok(Environment { python, facts, devices, origin })
+}
+
+/// The `uv` on PATH, or else torchleak's own, which is installed if it is not there yet.
+///
+/// # Errors
+/// There is none, and it cannot be installed.
+pub fn find_or_install_uv(cache: &Cache, progress: &dyn Progress) -> Result<PathBuf, EnvironmentError> {
+    let found = uv::Uv::find_or_install(cache, progress);
+    progress.end();
+    found.map(|uv| uv.program().to_owned())
+}
+
+/// The size of what is in a folder: each file once, however many names it has, and links not followed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Size {
+    /// Everything in it.
+    pub bytes: u64,
+    /// What nothing outside it shares by a hard link, and so what removing it frees.
+    pub own_bytes: u64,
+}
+
+fn size_of(folder: &Path) -> Size {
+    use std::os::unix::fs::MetadataExt;
+    let mut size = Size::default();
+    let mut shared = std::collections::BTreeMap::<(u64, u64), (u64, u64, u64)>::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+            // What vanishes while it is looked at has no size. This does not follow links.
+            let Ok(found) = entry.metadata() else { continue };
+            let bytes = found.blocks() * 512;
+            if found.is_dir() {
+                folders.push(entry.path());
+            } else if found.nlink() > 1 {
+                let seen = shared.entry((found.dev(), found.ino())).or_insert((0, found.nlink(), bytes));
+                seen.0 += 1;
+                continue;
+            }
+            size.bytes += bytes;
+            size.own_bytes += bytes;
+        }
+    }
+    for (seen, links, bytes) in shared.into_values() {
+        size.bytes += bytes;
+        size.own_bytes += if seen == links { bytes } else { 0 };
+    }
+    size
+}

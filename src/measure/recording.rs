@@ -1,36 +1,6 @@
 //! What one arm reported.
 
-use serde::{Deserialize, Serialize};
 use torchleak_protocol::{ArmEvent, ArmFacts, GarbageRecord, StepRecord};
-
-/// Which run of a case a recording is of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ArmName {
-    Uncollected,
-    Collected,
-    Periodic,
-    /// The diagnosis run: garbage is saved and looked at, memory is not measured.
-    Garbage,
-}
-
-impl ArmName {
-    /// The word in reports, file names and events.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Uncollected => "uncollected",
-            Self::Collected => "collected",
-            Self::Periodic => "periodic",
-            Self::Garbage => "garbage",
-        }
-    }
-}
-
-impl std::fmt::Display for ArmName {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.pad(self.as_str())
-    }
-}
 
 /// The events of one arm, put in order.
 #[derive(Debug, Clone, Default, PartialEq)]

@@ -1,2 +1,13 @@
-//! What people and programs read: tables, torchtitan's step lines, JSON.
+//! What people and programs read: tables, torchtitan's step lines, JSON, progress.
+//!
+//! Architecture invariant: a report is a function of outcomes. It decides nothing.
 
+mod human;
+mod json;
+mod progress;
+mod titan;
+
+pub use human::case_text;
+pub use json::document;
+pub use progress::ProgressWatcher;
+pub use titan::case_lines;

@@ -1,6 +1,6 @@
 //! The rules.
 
-use crate::measure::{ArmName, Place, Recording, step_losses_differ};
+use crate::measure::{Place, Recording, step_losses_differ};
 use crate::bytes::human;
 
 use super::{Control, Numbers, Verdict};
@@ -27,8 +27,8 @@ pub struct Evidence<'a> {
     pub uncollected: &'a Recording,
     pub collected: &'a Recording,
     pub garbage: &'a Recording,
-    /// Another arm, whose losses must agree with the rest.
-    pub periodic: Option<&'a Recording>,
+    /// Further arms by name, whose losses must agree with the rest.
+    pub others: &'a [(String, &'a Recording)],
     /// How many steps each arm was to do.
     pub steps: u32,
     /// How many of them are dropped.
@@ -72,13 +72,10 @@ pub fn judge(evidence: &Evidence<'_>) -> Judgement {
 
 /// Arms that do not have the same losses did not do the same work, and comparing them means nothing.
 fn not_one_experiment(evidence: &Evidence<'_>) -> Option<String> {
-    let others = [
-        (ArmName::Collected, Some(evidence.collected)),
-        (ArmName::Garbage, Some(evidence.garbage)),
-        (ArmName::Periodic, evidence.periodic),
-    ];
-    others.into_iter().find_map(|(name, other)| {
-        let (step, loss, other_loss) = step_losses_differ(evidence.uncollected, other?)?;
+    let needed = [("collected", evidence.collected), ("garbage", evidence.garbage)];
+    let others = evidence.others.iter().map(|(name, recording)| (name.as_str(), *recording));
+    needed.into_iter().chain(others).find_map(|(name, other)| {
+        let (step, loss, other_loss) = step_losses_differ(evidence.uncollected, other)?;
         Some(format!(
             "the arms are not the same experiment: at step {step} the loss is {} in the uncollected arm and {} in the \
              {name} arm",
@@ -95,9 +92,9 @@ fn shown(loss: Option<f64>) -> String {
 fn missing_steps(evidence: &Evidence<'_>) -> Option<String> {
     let expected: Vec<u32> = (1..=evidence.steps).collect();
     let arms = [
-        (ArmName::Uncollected, evidence.uncollected),
-        (ArmName::Collected, evidence.collected),
-        (ArmName::Garbage, evidence.garbage),
+        ("uncollected", evidence.uncollected),
+        ("collected", evidence.collected),
+        ("garbage", evidence.garbage),
     ];
     arms.into_iter().find_map(|(name, recording)| {
         let steps: Vec<u32> = recording.losses().into_iter().map(|(step, _)| step).collect();

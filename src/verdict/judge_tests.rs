@@ -107,7 +107,7 @@ fn evidence<'a>(
         uncollected,
         collected,
         garbage,
-        periodic: None,
+        others: &[],
         steps: STEPS,
         warmup: WARMUP,
         place: Place::Host,

@@ -5,8 +5,8 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::Path;
+use std::process::{Child, Stdio};
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
@@ -15,10 +15,24 @@ use rustix::process::{Pid, Signal};
 use torchleak_protocol::ArmSpec;
 
 use super::WorkerError;
+use crate::environment::Environment;
 use super::pipes::{Message, Tail, read_host, read_output};
 
 /// How long a host may take to end its children and itself once its socket is closed.
 const GRACE: Duration = Duration::from_secs(3);
+
+/// Environment variables of a host and so of every arm.
+const VARIABLES: [(&str, &str); 5] = [
+    // Teams of OpenMP threads that spin on a busy machine make a small case several times slower; an
+    // arm that wants more threads asks torch for them.
+    ("OMP_NUM_THREADS", "1"),
+    ("MKL_NUM_THREADS", "1"),
+    // Sets of strings are walked in the same order in every arm.
+    ("PYTHONHASHSEED", "0"),
+    // cuBLAS sums in the same order in every arm only with a workspace of a fixed size.
+    ("CUBLAS_WORKSPACE_CONFIG", ":4096:8"),
+    ("TORCH_CPP_LOG_LEVEL", "ERROR"),
+];
 
 /// A running host. Dropping it ends it with all its children.
 #[derive(Debug)]
@@ -31,18 +45,18 @@ pub struct Host {
 impl Host {
     /// Starts the interpreter with the bundle; its events come as [`Message`]s.
     pub fn start(
-        python: &Path,
+        environment: &Environment,
         bundle: &Path,
-        variables: &[(String, String)],
         messages: Sender<Message>,
     ) -> Result<Self, WorkerError> {
-        let failed = |source| WorkerError::Start { python: PathBuf::from(python), source };
+        let failed = |source| WorkerError::Start { python: environment.python.clone(), source };
         let (ours, theirs) = UnixStream::pair().map_err(failed)?;
         let (output, output_end) = io::pipe().map_err(failed)?;
-        let process = Command::new(python)
+        let process = environment
+            .command()
             .arg(bundle)
             .arg("host")
-            .envs(variables.iter().map(|(name, value)| (name, value)))
+            .envs(VARIABLES)
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(Stdio::from(OwnedFd::from(output_end.try_clone().map_err(failed)?)))
             .stderr(Stdio::from(OwnedFd::from(output_end)))

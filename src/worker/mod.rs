@@ -11,7 +11,7 @@ mod session;
 
 pub use bundle::unpack;
 pub use ending::{Ending, tail};
-pub use session::{Job, Observer, Session, SessionOptions};
+pub use session::{Job, LogSink, Observer, Session, SessionOptions};
 
 use std::path::PathBuf;
 

@@ -15,6 +15,7 @@ use torchleak_protocol::{ArmEvent, ArmSpec, HostEvent, Start};
 use super::host::{Host, kill_group};
 use super::pipes::{Message, Tail, read_arm, read_output};
 use super::{Ending, WorkerError};
+use crate::environment::Environment;
 use crate::interrupt;
 
 /// How often the loop looks at deadlines and at Ctrl-C when nothing happens.
@@ -65,13 +66,11 @@ pub trait Observer {
 }
 
 /// What a session runs in.
-#[derive(Debug, Clone)]
-pub struct SessionOptions {
-    pub python: PathBuf,
+#[derive(Debug)]
+pub struct SessionOptions<'a> {
+    pub environment: &'a Environment,
     /// The unpacked worker, from [`super::unpack`].
     pub bundle: PathBuf,
-    /// Environment variables of the host.
-    pub variables: Vec<(String, String)>,
     /// How long one arm may run.
     pub deadline: Duration,
     /// How many slots run at once.
@@ -82,7 +81,7 @@ pub struct SessionOptions {
 
 /// A host with its running and waiting jobs.
 pub struct Session<'a> {
-    options: SessionOptions,
+    options: SessionOptions<'a>,
     observer: &'a mut dyn Observer,
     messages: Receiver<Message>,
     sender: Sender<Message>,
@@ -124,7 +123,7 @@ impl<'a> Session<'a> {
     /// # Errors
     /// The host cannot be started at all. What happens to an arm is told to the observer.
     pub fn run(
-        options: SessionOptions,
+        options: SessionOptions<'a>,
         jobs: Vec<Job>,
         observer: &'a mut dyn Observer,
     ) -> Result<(), WorkerError> {
@@ -210,8 +209,9 @@ impl<'a> Session<'a> {
     }
 
     fn start_host(&mut self) -> Result<(), WorkerError> {
-        let SessionOptions { python, bundle, variables, .. } = &self.options;
-        let mut host = Host::start(python, bundle, variables, self.sender.clone())?;
+        let SessionOptions { environment, bundle, .. } = &self.options;
+        let python = &environment.python;
+        let mut host = Host::start(environment, bundle, self.sender.clone())?;
         // The first word comes before anything slow, so that an interpreter that cannot load the
         // probe is told apart from one in which torch is broken.
         let limit = Instant::now() + self.options.deadline;

@@ -1,0 +1,123 @@
+//! The command line.
+
+mod environments;
+mod error;
+mod run;
+
+use std::io::IsTerminal;
+use std::process::ExitCode as ProcessExitCode;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use tracing_subscriber::EnvFilter;
+
+use crate::cache::CacheArgs;
+use crate::case::Catalog;
+use crate::exit_code::ExitCode;
+use crate::interrupt;
+use error::CliError;
+
+/// Reproduces, measures and explains PyTorch memory leaks in which Python reference cycles keep
+/// tensors alive.
+#[derive(Debug, Parser)]
+#[command(version, about, max_term_width = 100, after_help = AFTER_HELP)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+    #[command(flatten)]
+    cache: CacheArgs,
+}
+
+const AFTER_HELP: &str = "\
+Exit codes: 0 all as expected, 1 some verdict not as expected, 2 bad usage or bad case file, 3 no \
+environment, 4 no verdict, 130 interrupted.";
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run cases and reach a verdict on each
+    Run(run::RunArgs),
+    /// List the shipped cases, what they hold, and what is expected for which torch
+    List(FormatArgs),
+    /// List, add and prune the environments in the cache
+    #[command(subcommand)]
+    Env(environments::EnvCommand),
+    /// Look at the machine: interpreters, uv, GPUs, disk, memory, cache
+    Doctor(FormatArgs),
+    /// Print the JSON Schema of a case file
+    Schema,
+}
+
+#[derive(Debug, Args)]
+struct FormatArgs {
+    /// How to print it
+    #[arg(long, value_enum, default_value = "human")]
+    format: PlainFormat,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum PlainFormat {
+    Human,
+    Json,
+}
+
+/// Runs the command line and gives the process's exit code.
+pub fn main() -> ProcessExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version are no errors; clap says which and where they are printed.
+            let code = if error.use_stderr() { ExitCode::Usage } else { ExitCode::Success };
+            let _ = error.print();
+            return code.into();
+        }
+    };
+    let filter = EnvFilter::try_from_env("TORCHLEAK_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    match dispatch(cli) {
+        Ok(code) => code,
+        Err(error) => {
+            error.print();
+            error.exit_code().into()
+        }
+    }
+}
+
+fn dispatch(cli: Cli) -> Result<ProcessExitCode, CliError> {
+    interrupt::install().map_err(CliError::Signals)?;
+    match cli.command {
+        Command::Run(args) => run::run(&args, &cli.cache),
+        Command::List(args) => {
+            let catalog = Catalog::shipped()?;
+            match args.format {
+                PlainFormat::Human => print_text(&crate::case::list(&catalog, width())),
+                PlainFormat::Json => print_json(&crate::case::list_json(&catalog)),
+            }?;
+            Ok(ExitCode::Success.into())
+        }
+        Command::Env(command) => environments::run(&command, &cli.cache).map(Into::into),
+        Command::Doctor(args) => environments::doctor(&args, &cli.cache).map(Into::into),
+        Command::Schema => {
+            print_text(&crate::case::schema_text())?;
+            Ok(ExitCode::Success.into())
+        }
+    }
+}
+
+/// Columns of the terminal; a pipe gets lines that are wide enough for every table.
+fn width() -> u16 {
+    if std::io::stdout().is_terminal() { console::Term::stdout().size().1 } else { 160 }
+}
+
+/// Prints text to standard output with one end of line.
+fn print_text(text: &str) -> Result<(), CliError> {
+    use std::io::Write;
+    let mut out = std::io::stdout().lock();
+    match writeln!(out, "{}", text.trim_end()).and_then(|()| out.flush()) {
+        // `torchleak list | head` is no error.
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        result => result.map_err(CliError::Output),
+    }
+}
+
+fn print_json(value: &serde_json::Value) -> Result<(), CliError> {
+    print_text(&format!("{value:#}"))
+}

@@ -1,0 +1,201 @@
+//! `torchleak run`.
+
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::process::ExitCode as ProcessExitCode;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use torchleak_protocol::Device;
+
+use super::error::CliError;
+use super::{print_json, print_text};
+use crate::cache::{Cache, CacheArgs};
+use crate::case::{Case, Catalog, HEADLINE, Verdict};
+use crate::environment::{self, Environment, EnvironmentArgs, OnStderr};
+use crate::exit_code::{BisectCode, ExitCode};
+use crate::report::{ProgressWatcher, case_lines, case_text, document};
+use crate::run::{CaseOutcome, Outcome, RunOptions, default_device};
+
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct RunArgs {
+    /// Shipped cases by name, or case files by path [default: the headline case]
+    #[arg(value_name = "CASE")]
+    cases: Vec<String>,
+    /// Run every shipped case that is not marked `when: named`
+    #[arg(long, conflicts_with = "cases")]
+    all: bool,
+    #[command(flatten)]
+    environment: EnvironmentArgs,
+    /// Where to train
+    #[arg(long, value_enum, env = "TORCHLEAK_DEVICE", default_value = "auto")]
+    device: DeviceArg,
+    /// How to print the results
+    #[arg(long, value_enum, default_value = "human")]
+    format: Format,
+    /// What the exit code says
+    #[arg(long, value_enum, default_value = "expect")]
+    exit_code: ExitCodeMode,
+    /// Folder for run folders
+    #[arg(long, value_name = "FOLDER", default_value = "runs")]
+    runs: PathBuf,
+    /// Seconds that one arm may run
+    #[arg(long, value_name = "SECONDS", default_value_t = 900, value_parser = clap::value_parser!(u64).range(1..))]
+    deadline: u64,
+    /// Threads' worth of arms to run at once [default: the machine's cores; always 1 arm on CUDA]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    jobs: Option<u16>,
+    /// Limit of each arm's address space, such as 16GiB (CPU only)
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    memory_limit: Option<u64>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  torchleak run                                   the headline case on torch 2.13.0
+  torchleak run --all --torch 2.8.0               every case on another torch
+  torchleak run sac-stock --python .venv          your own environment, untouched
+  torchleak run leak.yaml --format json           a case of your own, for a program to read";
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum DeviceArg {
+    /// CUDA where torch sees a GPU, else the CPU
+    Auto,
+    Cpu,
+    Cuda,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// A table and a verdict per case
+    Human,
+    /// One document on standard output
+    Json,
+    /// torchtitan's log lines
+    Titan,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum ExitCodeMode {
+    /// 0 all as expected, 1 some not, 4 no verdict
+    Expect,
+    /// For `git bisect run`: 0 fixed, 1 leaks, 125 cannot tell, 128 failure
+    Bisect,
+}
+
+fn parse_size(text: &str) -> Result<u64, String> {
+    text.parse::<bytesize::ByteSize>().map(|size| size.0)
+}
+
+/// Runs the command; a failure has the code that `--exit-code` asks for.
+pub fn run(args: &RunArgs, cache: &CacheArgs) -> Result<ProcessExitCode, CliError> {
+    match (run_cases(args, cache), args.exit_code) {
+        (Ok(outcomes), ExitCodeMode::Expect) => Ok(expect_code(&outcomes).into()),
+        (Ok(outcomes), ExitCodeMode::Bisect) => Ok(bisect_code(&outcomes).into()),
+        (Err(error), ExitCodeMode::Expect) => Err(error),
+        (Err(error), ExitCodeMode::Bisect) => {
+            error.print();
+            Ok(BisectCode::of_failure(error.exit_code()).into())
+        }
+    }
+}
+
+fn run_cases(args: &RunArgs, cache: &CacheArgs) -> Result<Vec<CaseOutcome>, CliError> {
+    let cases = selected(args)?;
+    let cache = Cache::open(cache)?;
+    let environment = environment::resolve(&args.environment, &cache, &OnStderr::new())?;
+    let options = RunOptions {
+        device: device(args.device, &environment)?,
+        deadline: Duration::from_secs(args.deadline),
+        jobs: args.jobs.map_or_else(cores, usize::from),
+        memory_limit: args.memory_limit,
+        runs: args.runs.clone(),
+        worker: cache.worker(),
+    };
+    let colour = std::io::stdout().is_terminal() && console::colors_enabled();
+    let format = args.format;
+    let mut output = Ok(());
+    let mut watcher = ProgressWatcher::new(|outcome| {
+        let text = match format {
+            Format::Human => case_text(outcome, colour),
+            Format::Titan => case_lines(outcome),
+            Format::Json => return,
+        };
+        output = std::mem::replace(&mut output, Ok(())).and_then(|()| print_text(&format!("{text}\n")));
+    });
+    let outcomes = crate::run::run(&cases, &environment, &options, &mut watcher)?;
+    drop(watcher);
+    output?;
+    if format == Format::Json {
+        print_json(&document(&environment, device_word(options.device), &outcomes))?;
+    }
+    Ok(outcomes)
+}
+
+/// The cases that the command line names.
+fn selected(args: &RunArgs) -> Result<Vec<Case>, CliError> {
+    let catalog = Catalog::shipped()?;
+    if args.all {
+        return Ok(catalog.always().cloned().collect());
+    }
+    let headline = [HEADLINE.to_owned()];
+    Ok(catalog.select(if args.cases.is_empty() { &headline } else { &args.cases })?)
+}
+
+fn device(wanted: DeviceArg, environment: &Environment) -> Result<Device, CliError> {
+    match wanted {
+        DeviceArg::Auto => Ok(default_device(environment)),
+        DeviceArg::Cpu => Ok(Device::Cpu),
+        DeviceArg::Cuda if environment.devices.is_empty() => Err(CliError::Usage {
+            message: format!("torch {} sees no CUDA device on this machine", environment.facts.torch),
+            hint: "run on a machine with a GPU and its driver, or with --device cpu; `torchleak doctor` shows the GPUs"
+                .to_owned(),
+        }),
+        DeviceArg::Cuda => Ok(Device::Cuda),
+    }
+}
+
+fn device_word(device: Device) -> &'static str {
+    match device {
+        Device::Cpu => "cpu",
+        Device::Cuda => "cuda",
+    }
+}
+
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+fn expect_code(outcomes: &[CaseOutcome]) -> ExitCode {
+    let mut worst = ExitCode::Success;
+    for outcome in outcomes {
+        let code = match &outcome.outcome {
+            Outcome::Interrupted => ExitCode::Interrupted,
+            _ if outcome.is_ok() => ExitCode::Success,
+            Outcome::Judged(judgement) if judgement.verdict.is_conclusive() => ExitCode::Unexpected,
+            _ => ExitCode::NoVerdict,
+        };
+        worst = worst.max(code);
+    }
+    worst
+}
+
+/// Bad if any case leaks, good if all are fixed, else it cannot be told.
+fn bisect_code(outcomes: &[CaseOutcome]) -> BisectCode {
+    let leaks = |outcome: &CaseOutcome| {
+        matches!(
+            outcome.verdict(),
+            Some(Verdict::Reproduced | Verdict::Uncollectable | Verdict::OneOff)
+        )
+    };
+    if outcomes.iter().any(|outcome| matches!(outcome.outcome, Outcome::Interrupted)) {
+        BisectCode::Failure
+    } else if outcomes.iter().any(leaks) {
+        BisectCode::Bad
+    } else if outcomes.iter().all(|outcome| outcome.verdict() == Some(Verdict::Fixed)) {
+        BisectCode::Good
+    } else {
+        BisectCode::CannotTell
+    }
+}

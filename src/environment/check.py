@@ -1,0 +1,119 @@
+"""Says what an interpreter is and what torch it has, as one marked JSON line.
+
+It must run on any Python, so that an old one gets a sentence instead of a syntax error, and whatever sitecustomize
+or torch print while they are imported must not mix with the answer.
+"""
+
+import json
+import os
+import sys
+
+MARK = "torchleak-check: "
+answer_fd = os.dup(1)
+# What other code prints to standard output goes to standard error.
+os.dup2(2, 1)
+
+
+def answer(value):
+    line = "\n" + MARK + json.dumps(value) + "\n"
+    os.write(answer_fd, line.encode("ascii"))
+    # Finalizers of torch or its plug-ins may crash or hang; the answer is complete.
+    os._exit(0)
+
+
+def last_lines():
+    import traceback
+
+    return traceback.format_exc().strip().splitlines()[-8:]
+
+
+def interpreter():
+    import platform
+    import sysconfig
+
+    try:
+        # The C library that runs, where platform.libc_ver() gives what the executable asks for.
+        glibc = os.confstr("CS_GNU_LIBC_VERSION").split()[-1]
+    except (AttributeError, OSError, ValueError):
+        glibc = None
+    return {
+        "executable": sys.executable,
+        "python": platform.python_version(),
+        "version": list(sys.version_info[:3]),
+        "implementation": platform.python_implementation(),
+        "free_threaded": bool(sysconfig.get_config_var("Py_GIL_DISABLED")),
+        "platform": platform.platform(),
+        "machine": platform.machine(),
+        "glibc": glibc,
+    }
+
+
+def numpy_version():
+    try:
+        from importlib.metadata import version
+
+        return version("numpy")
+    except Exception:
+        return None
+
+
+def locate():
+    """Where torch is, without importing it; changes whenever another torch is put there."""
+    found = interpreter()
+    found["torch"] = None
+    if found["version"] >= [3, 10]:
+        import importlib.util
+
+        spec = importlib.util.find_spec("torch")
+        if spec is not None:
+            folders = list(spec.submodule_search_locations or [])
+            path = os.path.join(folders[0], "version.py") if folders else str(spec.origin)
+            stamp = os.stat(path) if os.path.exists(path) else None
+            found["torch"] = {
+                "path": path,
+                "size": stamp.st_size if stamp else 0,
+                "mtime_ns": stamp.st_mtime_ns if stamp else 0,
+            }
+        found["numpy"] = numpy_version()
+    answer(found)
+
+
+def facts():
+    found = interpreter()
+    try:
+        import torch
+        import torch.version as version
+
+        found["torch"] = str(torch.__version__)
+    except BaseException:
+        answer({"import_error": last_lines()})
+    found["torch_commit"] = getattr(version, "git_version", None)
+    found["cuda"] = getattr(version, "cuda", None)
+    found["hip"] = getattr(version, "hip", None)
+    found["numpy"] = numpy_version()
+    answer(found)
+
+
+def devices():
+    """In a process of its own: asking for devices starts CUDA, which can hang or crash with a bad driver."""
+    import warnings
+
+    warnings.simplefilter("ignore")
+    import torch
+
+    found = []
+    try:
+        if torch.cuda.is_available():
+            for index in range(torch.cuda.device_count()):
+                properties = torch.cuda.get_device_properties(index)
+                found.append({
+                    "name": properties.name,
+                    "memory_bytes": int(properties.total_memory),
+                    "capability": "%d.%d" % (properties.major, properties.minor),
+                })
+    except Exception:
+        answer({"device_error": last_lines()})
+    answer({"devices": found})
+
+
+{"interpreter": lambda: answer(interpreter()), "locate": locate, "facts": facts, "devices": devices}[sys.argv[1]]()

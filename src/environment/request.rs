@@ -1,0 +1,325 @@
+//! Which environment is wanted: the command line and two variables, validated, and the name of what torchleak makes.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::Args;
+use pep440_rs::Version;
+use sha2::{Digest, Sha256};
+
+use super::error::EnvironmentError;
+
+/// The torch that is used when none is named.
+pub const DEFAULT_TORCH: &str = "2.13.0";
+/// The Python minor versions (of 3) that torchleak picks from when none is named.
+pub const DEFAULT_PYTHON_MINORS: std::ops::RangeInclusive<u32> = 10..=13;
+
+const PYTHON_VARIABLE: &str = "TORCHLEAK_PYTHON";
+const TORCH_VARIABLE: &str = "TORCHLEAK_TORCH";
+
+/// Which environment to use.
+///
+/// The two variables are not clap's `env`, because clap would let `TORCHLEAK_TORCH` conflict with `--python`; an option
+/// on the command line beats both variables.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
+#[command(next_help_heading = "Environment")]
+pub struct EnvironmentArgs {
+    /// An interpreter (or virtual environment) that has torch; it is used as it is [env: TORCHLEAK_PYTHON]
+    #[arg(long, value_name = "PATH", conflicts_with_all = [
+        "torch", "python_version", "index_url", "extra_index_url", "torch_backend", "with"
+    ])]
+    pub python: Option<PathBuf>,
+    /// The torch to find or install into an environment of torchleak's own [env: TORCHLEAK_TORCH] [default: 2.13.0]
+    #[arg(long, value_name = "VERSION")]
+    pub torch: Option<String>,
+    /// The Python of that environment, such as 3.12 [default: the python3 on PATH if it is 3.10 to 3.13]
+    #[arg(long, value_name = "X.Y")]
+    pub python_version: Option<String>,
+    /// The package index to install from, instead of the default one
+    #[arg(long, value_name = "URL")]
+    pub index_url: Option<String>,
+    /// A further package index; it is looked at first
+    #[arg(long, value_name = "URL")]
+    pub extra_index_url: Vec<String>,
+    /// uv's torch backend, such as cpu, cu128 or auto
+    #[arg(long, value_name = "BACKEND")]
+    pub torch_backend: Option<String>,
+    /// A further package to install, such as transformers or numpy==2.0.0
+    #[arg(long, value_name = "PACKAGE")]
+    pub with: Vec<String>,
+}
+
+/// What is wanted, valid.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Request {
+    /// This interpreter, untouched.
+    Interpreter(PathBuf),
+    /// An environment that torchleak finds in its cache or makes there.
+    Managed(Managed),
+}
+
+/// An environment that torchleak makes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Managed {
+    /// The torch to install.
+    pub torch: Version,
+    /// The Python minor version (of 3), if one was named.
+    pub python_minor: Option<u32>,
+    /// The index instead of the default one.
+    pub index_url: Option<String>,
+    /// Further indexes, in order.
+    pub extra_index_urls: Vec<String>,
+    /// uv's torch backend.
+    pub torch_backend: Option<String>,
+    /// Further packages, sorted, each once.
+    pub with: Vec<String>,
+}
+
+impl Request {
+    /// Validates the options and adds what the variables say.
+    ///
+    /// # Errors
+    /// A bad value, or settings that exclude each other.
+    pub fn new(
+        args: &EnvironmentArgs,
+        variable: impl Fn(&str) -> Option<OsString>,
+    ) -> Result<Self, EnvironmentError> {
+        let variable = |name| variable(name).filter(|value| !value.is_empty());
+        let describes = args.torch.is_some()
+            || args.python_version.is_some()
+            || args.index_url.is_some()
+            || args.torch_backend.is_some()
+            || !args.extra_index_url.is_empty()
+            || !args.with.is_empty();
+        if let Some(path) = &args.python {
+            if describes {
+                return Err(EnvironmentError::Conflict("--python", "the options of an environment to make"));
+            }
+            return Ok(Self::Interpreter(path.clone()));
+        }
+        let python = variable(PYTHON_VARIABLE).filter(|_| !describes);
+        let torch = variable(TORCH_VARIABLE).filter(|_| args.torch.is_none());
+        let (option, torch) = match (&args.torch, python, torch) {
+            (_, Some(_), Some(_)) => return Err(EnvironmentError::Conflict(PYTHON_VARIABLE, TORCH_VARIABLE)),
+            (_, Some(path), None) => return Ok(Self::Interpreter(path.into())),
+            (Some(given), None, _) => ("--torch", given.clone()),
+            (None, None, Some(given)) => (TORCH_VARIABLE, given.to_string_lossy().into_owned()),
+            (None, None, None) => ("--torch", DEFAULT_TORCH.to_owned()),
+        };
+        Ok(Self::Managed(Managed {
+            torch: torch_version(option, &torch)?,
+            python_minor: args.python_version.as_deref().map(python_minor).transpose()?,
+            index_url: args.index_url.as_deref().map(|url| index("--index-url", url)).transpose()?,
+            extra_index_urls: args
+                .extra_index_url
+                .iter()
+                .map(|url| index("--extra-index-url", url))
+                .collect::<Result<_, _>>()?,
+            torch_backend: args.torch_backend.as_deref().map(backend).transpose()?,
+            with: packages(&args.with)?,
+        }))
+    }
+}
+
+impl Managed {
+    /// The name of the environment's folder: readable, and different for every difference in what is asked for.
+    pub fn key(&self, python_minor: u32) -> String {
+        let asked = serde_json::json!({
+            "layout": 1,
+            "torch": self.torch.to_string(),
+            "python_minor": python_minor,
+            "index_url": self.index_url,
+            "extra_index_urls": self.extra_index_urls,
+            "torch_backend": self.torch_backend,
+            "with": self.with,
+            // A cache in a home folder may be shared by machines of several kinds.
+            "machine": [std::env::consts::OS, std::env::consts::ARCH],
+        });
+        let hash = Sha256::digest(asked.to_string().as_bytes());
+        let hash: String = hash.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+        format!("torch-{}-py3.{python_minor}-{hash}", self.torch)
+    }
+
+    /// What uv is asked to install.
+    pub fn requirements(&self) -> Vec<String> {
+        // torch before 2.3 was built against numpy 1 and says so only when it is used.
+        let numpy = if self.torch < Version::new([2, 3]) { "numpy<2" } else { "numpy" };
+        let mut all = vec![format!("torch=={}", self.torch), numpy.to_owned()];
+        all.extend(self.with.iter().cloned());
+        all
+    }
+}
+
+fn bad(
+    option: &'static str,
+    given: &str,
+    problem: impl Into<String>,
+    hint: &'static str,
+) -> EnvironmentError {
+    EnvironmentError::BadOption { option, given: given.to_owned(), problem: problem.into(), hint }
+}
+
+fn torch_version(option: &'static str, given: &str) -> Result<Version, EnvironmentError> {
+    const HINT: &str = "write it as 2.13.0, 2.8.0+cu128 or 2.8.0.dev20250527";
+    let version = Version::from_str(given.trim())
+        .map_err(|error| bad(option, given, format!("is not a version: {error}"), HINT))?;
+    // The name of a folder has 255 bytes; real versions have 30.
+    if version.to_string().len() > 100 {
+        return Err(bad(option, given, "is too long to be a version", HINT));
+    }
+    Ok(version)
+}
+
+fn python_minor(given: &str) -> Result<u32, EnvironmentError> {
+    const HINT: &str = "write it as 3.12; torchleak needs 3.10 or newer";
+    let minor = given.trim().strip_prefix("3.").and_then(|minor| minor.parse::<u32>().ok());
+    match minor {
+        Some(minor) if (10..100).contains(&minor) => Ok(minor),
+        Some(_) => Err(bad("--python-version", given, "is too old", HINT)),
+        None => Err(bad("--python-version", given, "is not a Python version X.Y", HINT)),
+    }
+}
+
+fn index(option: &'static str, given: &str) -> Result<String, EnvironmentError> {
+    let given = given.trim();
+    if given.is_empty() || given.starts_with('-') || given.contains(char::is_whitespace) {
+        // The value may hold a password, so it is not repeated.
+        return Err(bad(
+            option,
+            "the value",
+            "is not an index",
+            "write an https:// URL or the path of a folder",
+        ));
+    }
+    Ok(given.to_owned())
+}
+
+fn backend(given: &str) -> Result<String, EnvironmentError> {
+    if given.is_empty() || !given.chars().all(|c| c.is_ascii_alphanumeric() || c == '.') {
+        return Err(bad(
+            "--torch-backend",
+            given,
+            "is not a backend",
+            "write cpu, auto or, for example, cu128",
+        ));
+    }
+    Ok(given.to_owned())
+}
+
+fn packages(given: &[String]) -> Result<Vec<String>, EnvironmentError> {
+    let mut all = Vec::new();
+    for package in given {
+        let package = package.trim();
+        // A leading dash would be an option of uv.
+        if !package.starts_with(|c: char| c.is_ascii_alphanumeric()) {
+            return Err(bad("--with", package, "is not a package", "write a name such as transformers"));
+        }
+        all.push(package.to_owned());
+    }
+    all.sort();
+    all.dedup();
+    Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn request(args: &EnvironmentArgs, variables: &[(&str, &str)]) -> Result<Request, EnvironmentError> {
+        let found = |name: &str| {
+            variables.iter().find(|(known, _)| *known == name).map(|(_, value)| OsString::from(value))
+        };
+        Request::new(args, found)
+    }
+
+    fn managed(args: &EnvironmentArgs) -> Managed {
+        match request(args, &[]).unwrap() {
+            Request::Managed(managed) => managed,
+            Request::Interpreter(path) => panic!("{}", path.display()),
+        }
+    }
+
+    fn torch(version: &str) -> EnvironmentArgs {
+        EnvironmentArgs { torch: Some(version.into()), ..Default::default() }
+    }
+
+    #[test]
+    fn without_any_setting_the_default_torch_is_wanted() {
+        assert_eq!(managed(&EnvironmentArgs::default()).torch.to_string(), DEFAULT_TORCH);
+    }
+
+    #[test]
+    fn an_option_beats_the_variables() {
+        let variables = [("TORCHLEAK_PYTHON", "/p"), ("TORCHLEAK_TORCH", "2.6.0")];
+        let python = EnvironmentArgs { python: Some("/mine".into()), ..Default::default() };
+        assert_eq!(request(&python, &variables).unwrap(), Request::Interpreter("/mine".into()));
+        assert_eq!(request(&torch("2.8.0"), &variables).unwrap(), Request::Managed(managed(&torch("2.8.0"))));
+        let with = EnvironmentArgs { with: vec!["transformers".into()], ..Default::default() };
+        let Request::Managed(found) = request(&with, &variables).unwrap() else { panic!() };
+        assert_eq!(found.torch.to_string(), "2.6.0");
+    }
+
+    #[test]
+    fn both_variables_are_bad_usage_and_empty_ones_are_unset() {
+        let none = EnvironmentArgs::default();
+        let both = request(&none, &[("TORCHLEAK_PYTHON", "/p"), ("TORCHLEAK_TORCH", "2.6.0")]).unwrap_err();
+        assert!(both.is_usage());
+        let empty = request(&none, &[("TORCHLEAK_PYTHON", ""), ("TORCHLEAK_TORCH", "2.6.0")]).unwrap();
+        assert_eq!(empty, Request::Managed(managed(&torch("2.6.0"))));
+    }
+
+    #[test]
+    fn equal_wishes_have_one_key_and_different_ones_have_others() {
+        let key = |args: &EnvironmentArgs| managed(args).key(11);
+        assert!(key(&torch("2.13.0")).starts_with("torch-2.13.0-py3.11-"));
+        assert_eq!(key(&torch("2.13.0")), key(&torch(" 2.13.0 ")));
+        let with = |with: &[&str]| EnvironmentArgs {
+            with: with.iter().map(ToString::to_string).collect(),
+            ..Default::default()
+        };
+        assert_eq!(key(&with(&["a", "b", "a"])), key(&with(&["b", "a"])));
+        assert_ne!(key(&with(&["a"])), key(&with(&[])));
+        assert_ne!(managed(&torch("2.13.0")).key(11), managed(&torch("2.13.0")).key(12));
+    }
+
+    #[test]
+    fn an_old_torch_gets_an_old_numpy() {
+        assert_eq!(managed(&torch("2.2.2")).requirements(), ["torch==2.2.2", "numpy<2"]);
+        assert_eq!(managed(&torch("2.3.0")).requirements(), ["torch==2.3.0", "numpy"]);
+    }
+
+    #[test]
+    fn options_of_uv_cannot_be_smuggled_in() {
+        let with = EnvironmentArgs { with: vec!["--editable=.".into()], ..Default::default() };
+        let index = EnvironmentArgs { index_url: Some("--pre".into()), ..Default::default() };
+        let backend = EnvironmentArgs { torch_backend: Some("-x".into()), ..Default::default() };
+        for args in [with, index, backend] {
+            assert!(request(&args, &[]).unwrap_err().is_usage());
+        }
+    }
+
+    #[test]
+    fn python_versions_are_minor_versions_of_three() {
+        for bad in ["3", "3.9", "2.7", "3.12.1", "3.13t", "4.0", ""] {
+            assert!(python_minor(bad).unwrap_err().is_usage(), "{bad}");
+        }
+        assert_eq!(python_minor("3.12").unwrap(), 12);
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_a_version_that_names_one_folder_or_bad_usage(text in ".{0,200}") {
+            match request(&torch(&text), &[]) {
+                Ok(Request::Managed(found)) => {
+                    let key = found.key(11);
+                    prop_assert!(!key.contains(['/', '\0']) && key.len() < 200);
+                }
+                Ok(Request::Interpreter(_)) => prop_assert!(false),
+                Err(error) => prop_assert!(error.is_usage() && error.hint().is_some()),
+            }
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! The table and the verdict of one case, for a person.
+
+use std::fmt::Write;
+
+use comfy_table::{Attribute, Cell, CellAlignment, Color, Table, presets};
+
+use crate::bytes::human;
+use crate::case::Verdict;
+use crate::measure::Recording;
+use crate::run::{CaseOutcome, Outcome};
+
+/// One case: a line per step, then the verdict with its numbers and the reason.
+pub fn case_text(outcome: &CaseOutcome, colour: bool) -> String {
+    let mut text = format!("{}\n", outcome.name);
+    if let Some(table) = steps_table(outcome) {
+        text.push_str(&table);
+    }
+    let _ = writeln!(text, "{}", verdict_line(outcome, colour));
+    if let Some(numbers) = outcome.numbers() {
+        let _ = writeln!(text, "  {}", numbers_line(outcome, numbers));
+    }
+    let _ = writeln!(text, "  {}", indented(outcome.reason()));
+    for arm in &outcome.arms {
+        if let Some(note) = &arm.start_note {
+            let _ = writeln!(text, "  the {} arm was spawned instead of forked: {note}", arm.name);
+        }
+    }
+    if let Some(folder) = &outcome.folder {
+        let _ = writeln!(text, "  kept in {}", folder.display());
+    }
+    text
+}
+
+fn indented(reason: &str) -> String {
+    reason.replace('\n', "\n  ")
+}
+
+fn verdict_line(outcome: &CaseOutcome, colour: bool) -> String {
+    let word = match &outcome.outcome {
+        Outcome::Judged(judgement) => judgement.verdict.to_string(),
+        Outcome::Skipped { .. } => "skipped".to_owned(),
+        Outcome::Interrupted => "interrupted".to_owned(),
+    };
+    let styled = console::style(word).bold().force_styling(colour);
+    let styled = match outcome.verdict() {
+        Some(Verdict::Reproduced | Verdict::Uncollectable | Verdict::OneOff) => styled.yellow(),
+        Some(Verdict::Fixed) => styled.green(),
+        Some(Verdict::Inconclusive | Verdict::Error) => styled.red(),
+        None => styled.dim(),
+    };
+    let expectation = match (&outcome.outcome, outcome.expected) {
+        (Outcome::Skipped { .. }, _) => String::new(),
+        (_, None) => " (the case expects nothing for this environment)".to_owned(),
+        (_, Some(_)) if outcome.is_ok() => " (as expected)".to_owned(),
+        (_, Some(expected)) => format!(" (expected: {expected})"),
+    };
+    format!("  {styled}{expectation}")
+}
+
+fn numbers_line(outcome: &CaseOutcome, numbers: &crate::verdict::Numbers) -> String {
+    let predicted = match numbers.predicted {
+        Some(bytes) => format!("{bytes} bytes predicted"),
+        None => "nothing predicted".to_owned(),
+    };
+    let terms = outcome.prediction.as_ref().map(|prediction| {
+        let terms: Vec<String> = prediction
+            .terms
+            .iter()
+            .map(|term| format!("{} x {:?} {} {}", term.count, term.shape, term.dtype, term.name))
+            .collect();
+        format!(" ({})", terms.join(" + "))
+    });
+    format!(
+        "per step: {predicted}{}, {} in garbage, {} growth, {} freed per collect",
+        terms.unwrap_or_default(),
+        numbers.garbage.bytes,
+        human(numbers.growth),
+        human(numbers.freed),
+    )
+}
+
+/// The steps side by side. None when no measured arm reported any.
+fn steps_table(outcome: &CaseOutcome) -> Option<String> {
+    let empty = Recording::default();
+    let recording = |name| outcome.arm(name).map_or(&empty, |arm| &arm.recording);
+    let (uncollected, collected) = (recording("uncollected"), recording("collected"));
+    let diagnosis = recording("garbage");
+    let steps = uncollected.steps.len().max(collected.steps.len());
+    if steps == 0 {
+        return None;
+    }
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header(
+        ["", "step", "loss", "uncollected", "collected", "freed", "garbage"]
+            .map(|title| Cell::new(title).add_attribute(Attribute::Dim)),
+    );
+    for index in 0..steps {
+        let (without, with) = (uncollected.steps.get(index), collected.steps.get(index));
+        let step = without.or(with)?.step;
+        let loss = without.or(with).and_then(|record| record.loss);
+        let after = with.and_then(|record| record.collected.as_ref());
+        let freed = with.zip(after).and_then(|(record, collected)| {
+            Some(judged(&record.memory)? as f64 - judged(&collected.memory)? as f64)
+        });
+        let garbage = diagnosis.garbage.get(index).map(|record| {
+            record.census.values().map(|storages| storages.bytes).sum::<u64>().to_string()
+        });
+        let warm = if step <= outcome.warmup { "warm-up" } else { "" };
+        let cells = [
+            warm.to_owned(),
+            step.to_string(),
+            loss.map_or_else(String::new, |loss| format!("{loss:.5}")),
+            without.and_then(|record| judged(&record.memory)).map_or_else(missing, shown),
+            after.and_then(|collected| judged(&collected.memory)).map_or_else(missing, shown),
+            freed.map_or_else(missing, human),
+            garbage.map_or_else(missing, |bytes| bytes),
+        ];
+        table.add_row(cells.map(|text| {
+            let cell = Cell::new(text);
+            if step <= outcome.warmup { cell.fg(Color::DarkGrey) } else { cell }
+        }));
+    }
+    for column in table.column_iter_mut() {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    let lines = table.to_string();
+    Some(lines.lines().fold(String::new(), |mut text, line| {
+        let _ = writeln!(text, "{}", line.trim_end());
+        text
+    }))
+}
+
+/// The counter that a person looks at: the device's where there is one.
+fn judged(memory: &torchleak_protocol::Memory) -> Option<u64> {
+    memory.device.as_ref().map(|device| device.allocated).or(memory.in_use)
+}
+
+fn shown(bytes: u64) -> String {
+    human(bytes as f64)
+}
+
+fn missing() -> String {
+    "-".to_owned()
+}

@@ -1,0 +1,67 @@
+//! From the arms of a case to its outcome.
+
+use torchleak_protocol::Device;
+
+use super::control::place;
+use super::{ArmOutcome, Outcome};
+use crate::case::{Prediction, Resolved, Verdict};
+use crate::measure::{Place, Recording};
+use crate::verdict::{Control, Evidence, Judgement, judge};
+use crate::worker::{Ending, tail};
+
+/// How many lines of a failed arm's traceback or output the reason shows; its log has the rest.
+const DETAIL_LINES: usize = 6;
+
+/// Judges a case whose arms are all over.
+pub fn conclude(case: &Resolved, arms: &[ArmOutcome], control: &Control, log: &str) -> Outcome {
+    if arms.iter().any(|arm| matches!(arm.ending, None | Some(Ending::Interrupted))) {
+        return Outcome::Interrupted;
+    }
+    if let Some(reason) = first_failure(arms, log) {
+        return Outcome::Judged(Judgement { verdict: Verdict::Error, reason, numbers: None });
+    }
+    let (place, predicted) = judged_memory(case.prediction.as_ref(), case.device);
+    let empty = Recording::default();
+    let recording = |name| arms.iter().find(|arm| arm.name == name).map_or(&empty, |arm| &arm.recording);
+    let others: Vec<(String, &Recording)> = arms
+        .iter()
+        .filter(|arm| !matches!(arm.name.as_str(), "uncollected" | "collected" | "garbage"))
+        .map(|arm| (arm.name.clone(), &arm.recording))
+        .collect();
+    Outcome::Judged(judge(&Evidence {
+        uncollected: recording("uncollected"),
+        collected: recording("collected"),
+        garbage: recording("garbage"),
+        others: &others,
+        steps: case.steps,
+        warmup: case.warmup,
+        place,
+        predicted,
+        tolerance: case.tolerance,
+        control: Some(control),
+    }))
+}
+
+fn first_failure(arms: &[ArmOutcome], log: &str) -> Option<String> {
+    arms.iter().find_map(|arm| {
+        let ending = arm.ending.as_ref().filter(|ending| **ending != Ending::Done)?;
+        let details = tail(ending.details(), DETAIL_LINES);
+        let separator = if details.is_empty() { " " } else { "\n" };
+        Some(format!("the {} arm {}{separator}{details}(log: {log})", arm.name, ending.reason()))
+    })
+}
+
+/// Which memory a case is judged by, and what is predicted there.
+///
+/// On a GPU that is the device's memory, unless all that the case retains lies on the host, as the
+/// random-number states of a checkpoint do.
+fn judged_memory(prediction: Option<&Prediction>, device: Device) -> (Place, Option<u64>) {
+    match (prediction, device) {
+        (None, _) => (place(device), None),
+        (Some(prediction), Device::Cpu) => (Place::Host, Some(prediction.total_bytes())),
+        (Some(prediction), Device::Cuda) if prediction.device_bytes == 0 => {
+            (Place::Host, Some(prediction.host_bytes))
+        }
+        (Some(prediction), Device::Cuda) => (Place::Device, Some(prediction.device_bytes)),
+    }
+}

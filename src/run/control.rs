@@ -1,0 +1,70 @@
+//! The positive control of a session: an arm like any other, whose program plants a cycle.
+
+use torchleak_protocol::{ArmSpec, Collection, Device, Policy, Program, Start};
+
+use crate::measure::{Place, Recording};
+use crate::verdict::{CONTROL_BYTES, Control, Evidence, control_found};
+use crate::worker::Ending;
+
+const STEPS: u32 = 6;
+const WARMUP: u32 = 2;
+
+/// The arms of the control, in the order in which [`ControlArms`] keeps their recordings.
+pub const ARMS: [(&str, Policy); 3] = [
+    ("uncollected", Policy::Uncollected),
+    ("collected", Policy::Collected(Collection { generation: 2 })),
+    ("garbage", Policy::Garbage),
+];
+
+/// Where the control's memory is judged.
+pub fn place(device: Device) -> Place {
+    if device == Device::Cuda { Place::Device } else { Place::Host }
+}
+
+/// The command for one of the control's arms.
+pub fn spec(arm: u64, policy: Policy, device: Device) -> ArmSpec {
+    ArmSpec {
+        arm,
+        case: "positive control".to_owned(),
+        policy,
+        start: Start::Fork,
+        program: Program::PlantedCycle { bytes: CONTROL_BYTES },
+        device,
+        steps: STEPS,
+        seed: 0,
+        threads: 1,
+        memory_limit: None,
+    }
+}
+
+/// What the control's arms reported in the present host.
+#[derive(Debug, Default)]
+pub struct ControlArms {
+    pub recordings: [Recording; 3],
+    pub endings: [Option<Ending>; 3],
+}
+
+impl ControlArms {
+    /// Judges the control, once all its arms are over.
+    pub fn result(&self, device: Device) -> Option<Control> {
+        for ((name, _), ending) in ARMS.iter().zip(&self.endings) {
+            let ending = ending.as_ref()?;
+            if *ending != Ending::Done {
+                return Some(Control::Missed(format!("its {name} arm {}", ending.reason())));
+            }
+        }
+        let [uncollected, collected, garbage] = &self.recordings;
+        Some(control_found(&Evidence {
+            uncollected,
+            collected,
+            garbage,
+            others: &[],
+            steps: STEPS,
+            warmup: WARMUP,
+            place: place(device),
+            predicted: Some(CONTROL_BYTES),
+            tolerance: None,
+            control: None,
+        }))
+    }
+}

@@ -1,0 +1,126 @@
+//! The folder of one run of one case: everything that a verdict stands on.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use serde::Serialize;
+use torchleak_protocol::ArmEvent;
+
+use super::RunError;
+use crate::case::Case;
+use crate::environment::Environment;
+use crate::worker::LogSink;
+
+/// A run folder that is being written.
+#[derive(Debug)]
+pub struct RunFolder {
+    path: PathBuf,
+    events: File,
+    log: Arc<Mutex<File>>,
+}
+
+/// What `environment.json` holds.
+#[derive(Serialize)]
+struct EnvironmentFile<'a> {
+    schema: u32,
+    torchleak: &'static str,
+    python_executable: &'a Path,
+    #[serde(flatten)]
+    facts: &'a crate::environment::Facts,
+    devices: &'a [crate::environment::Device],
+    environment_variables: Vec<String>,
+}
+
+/// One line of `events.jsonl`.
+#[derive(Serialize)]
+struct EventLine<'a> {
+    arm: &'a str,
+    #[serde(flatten)]
+    event: &'a ArmEvent,
+}
+
+impl RunFolder {
+    /// Makes `<runs>/<time>-<case>` and writes the case and the environment into it.
+    pub fn create(runs: &Path, case: &Case, environment: &Environment) -> Result<Self, RunError> {
+        let time = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%SZ").to_string();
+        let failed = |path: &Path, source| RunError::Folder { path: path.to_owned(), source };
+        std::fs::create_dir_all(runs).map_err(|source| failed(runs, source))?;
+        let path = make_new(runs, &format!("{time}-{}", case.name()))
+            .map_err(|(path, source)| failed(&path, source))?;
+        Self::fill(path.clone(), case, environment).map_err(|source| failed(&path, source))
+    }
+
+    fn fill(path: PathBuf, case: &Case, environment: &Environment) -> io::Result<Self> {
+        std::fs::write(path.join("case.yaml"), &case.source)?;
+        if let (Some(name), Some(text)) = (&case.spec.program, &case.program_source) {
+            std::fs::write(path.join(name), text)?;
+        }
+        let description = EnvironmentFile {
+            schema: 1,
+            torchleak: env!("CARGO_PKG_VERSION"),
+            python_executable: &environment.python,
+            facts: &environment.facts,
+            devices: &environment.devices,
+            environment_variables: relevant_variables(),
+        };
+        std::fs::write(path.join("environment.json"), serde_json::to_string_pretty(&description)? + "\n")?;
+        let append = |name| OpenOptions::new().create(true).append(true).open(path.join(name));
+        let events = append("events.jsonl")?;
+        let log = Arc::new(Mutex::new(append("stdout.log")?));
+        Ok(Self { path, events, log })
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Writes one event; it is in the file when this returns.
+    pub fn record(&mut self, arm: &str, event: &ArmEvent) -> io::Result<()> {
+        let mut line = serde_json::to_vec(&EventLine { arm, event })?;
+        line.push(b'\n');
+        self.events.write_all(&line)
+    }
+
+    /// Gives the log for what an arm prints. Each line gets the arm's name, because arms print at the
+    /// same time.
+    pub fn log(&self, arm: &str) -> LogSink {
+        let (log, arm) = (Arc::clone(&self.log), arm.to_owned());
+        Arc::new(move |line| {
+            let mut file = log.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            // A full disk stops the arm through its events; its prints are not worth another error.
+            let _ = writeln!(file, "[{arm}] {line}");
+        })
+    }
+}
+
+/// Makes a folder that was not there. Runs in the same second get a number.
+fn make_new(runs: &Path, name: &str) -> Result<PathBuf, (PathBuf, io::Error)> {
+    let mut path = runs.join(name);
+    for number in 2.. {
+        match std::fs::create_dir(&path) {
+            Ok(()) => break,
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && number < 1000 => {
+                path = runs.join(format!("{name}-{number}"));
+            }
+            Err(error) => return Err((path, error)),
+        }
+    }
+    Ok(path)
+}
+
+/// Variables that change what Python, torch or an allocator does. Values that may be secret are not
+/// among them.
+fn relevant_variables() -> Vec<String> {
+    const PREFIXES: [&str; 10] = [
+        "PYTHON", "PYTORCH_", "TORCH", "CUDA_", "CUBLAS_", "OMP_", "MKL_", "KMP_", "MALLOC_", "GLIBC_TUNABLES",
+    ];
+    let mut found: Vec<String> = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .filter(|(name, _)| PREFIXES.iter().any(|prefix| name.starts_with(prefix)))
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect();
+    found.sort();
+    found
+}

@@ -1,0 +1,97 @@
+//! Runs cases: plans their arms, records what they report, and concludes each with a verdict.
+//!
+//! This is where the rooms meet: cases and an environment come in, the worker runs the arms, and
+//! measurements and verdicts come out as [`CaseOutcome`]s. How they look is for `report` to say.
+
+mod conclude;
+mod control;
+mod folder;
+mod outcome;
+mod plan;
+mod recorder;
+mod watch;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use torchleak_protocol::Device;
+
+pub use outcome::{ArmOutcome, CaseOutcome, Outcome};
+pub use plan::default_device;
+pub use watch::Watcher;
+
+use crate::case::Case;
+use crate::environment::Environment;
+use crate::worker::{Session, SessionOptions, WorkerError};
+
+/// How cases are run.
+#[derive(Debug, Clone)]
+pub struct RunOptions {
+    pub device: Device,
+    /// How long one arm may run.
+    pub deadline: Duration,
+    /// How many threads' worth of arms run at once.
+    pub jobs: usize,
+    /// Limit of an arm's address space in bytes, on the CPU.
+    pub memory_limit: Option<u64>,
+    /// The folder for run folders.
+    pub runs: PathBuf,
+    /// The folder for the unpacked worker.
+    pub worker: PathBuf,
+}
+
+/// What keeps a run from starting.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    #[error(transparent)]
+    Worker(#[from] WorkerError),
+    #[error("the run folder `{path}` cannot be written")]
+    Folder { path: PathBuf, source: std::io::Error },
+    #[error(transparent)]
+    Case(#[from] crate::case::CaseError),
+}
+
+impl RunError {
+    /// What the user can try.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Worker(error) => Some(error.hint().to_owned()),
+            Self::Folder { .. } => {
+                Some("choose another folder with --runs, or free some space".to_owned())
+            }
+            Self::Case(_) => None,
+        }
+    }
+}
+
+/// Runs the cases and gives an outcome for each, in their order.
+///
+/// `watcher` is told of everything while it happens; a case's outcome is told as soon as it is known.
+///
+/// # Errors
+/// Nothing could be run at all. What goes wrong with one case is that case's verdict.
+pub fn run(
+    cases: &[Case],
+    environment: &Environment,
+    options: &RunOptions,
+    watcher: &mut dyn Watcher,
+) -> Result<Vec<CaseOutcome>, RunError> {
+    std::fs::create_dir_all(&options.worker)
+        .map_err(|source| WorkerError::Unpack { path: options.worker.clone(), source })?;
+    let bundle = crate::worker::unpack(&options.worker)?;
+    let memory = plan::available_memory();
+    let plan = plan::plan(cases, environment, options, memory)?;
+    let session = SessionOptions {
+        environment,
+        bundle,
+        deadline: options.deadline,
+        // Arms share the one accelerator; run at once they would share its memory and its time.
+        slots: if options.device == Device::Cuda { 1 } else { options.jobs },
+        memory: memory.unwrap_or(u64::MAX),
+    };
+    let (jobs, mut recorder) = recorder::Recorder::new(plan, environment, watcher);
+    if !jobs.is_empty() {
+        Session::run(session, jobs, &mut recorder)?;
+    }
+    Ok(recorder.outcomes())
+}

@@ -1,0 +1,216 @@
+//! Keeps what the arms report, on disk first, and concludes each case when its last arm is over.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use pep440_rs::Version;
+use torchleak_protocol::{ArmEvent, Device, HostEvent, Start};
+
+use super::conclude::conclude;
+use super::control::ControlArms;
+use super::folder::RunFolder;
+use super::outcome::{ArmOutcome, CaseOutcome, Outcome};
+use super::plan::{Plan, PlannedCase};
+use super::watch::Watcher;
+use crate::case::{Resolved, Verdict};
+use crate::environment::Environment;
+use crate::measure::Recording;
+use crate::verdict::Control;
+use crate::worker::{Ending, Job, Observer};
+
+/// The observer of a session.
+pub struct Recorder<'a> {
+    device: Device,
+    control: ControlArms,
+    cases: Vec<Tracked>,
+    /// Which arm of which case, or of the control, a number names.
+    owners: BTreeMap<u64, Owner>,
+    watcher: &'a mut dyn Watcher,
+}
+
+#[derive(Clone, Copy)]
+enum Owner {
+    Control { arm: usize },
+    Case { case: usize, arm: usize },
+}
+
+/// A case on its way to an outcome.
+struct Tracked {
+    resolved: Resolved,
+    expected: Option<Verdict>,
+    folder: Option<RunFolder>,
+    arms: Vec<ArmOutcome>,
+    outcome: Option<Outcome>,
+    told: bool,
+}
+
+impl<'a> Recorder<'a> {
+    /// Takes the plan apart into the jobs for the session and the books for what they report.
+    pub fn new(plan: Plan, environment: &Environment, watcher: &'a mut dyn Watcher) -> (Vec<Job>, Self) {
+        let mut jobs = Vec::new();
+        let mut owners = BTreeMap::new();
+        let mut cases = Vec::new();
+        for (case, planned) in plan.cases.into_iter().enumerate() {
+            let (tracked, case_jobs) = Tracked::new(planned, environment);
+            for (arm, job) in case_jobs.into_iter().enumerate() {
+                owners.insert(job.spec.arm, Owner::Case { case, arm });
+                jobs.push(job);
+            }
+            cases.push(tracked);
+        }
+        if !jobs.is_empty() {
+            for (arm, job) in plan.control.iter().enumerate() {
+                owners.insert(job.spec.arm, Owner::Control { arm });
+            }
+            jobs.splice(0..0, plan.control);
+        }
+        watcher.planned(jobs.len());
+        let mut recorder =
+            Self { device: plan.device, control: ControlArms::default(), cases, owners, watcher };
+        recorder.tell_what_is_known();
+        (jobs, recorder)
+    }
+
+    /// The outcomes, once the session is over.
+    pub fn outcomes(self) -> Vec<CaseOutcome> {
+        self.cases.into_iter().map(|case| case.snapshot()).collect()
+    }
+
+    /// Concludes what is over, and tells outcomes in the order of the cases.
+    fn tell_what_is_known(&mut self) {
+        let control = self.control.result(self.device);
+        for case in &mut self.cases {
+            if case.outcome.is_none() {
+                case.conclude(control.as_ref());
+            }
+        }
+        for case in &mut self.cases {
+            if case.outcome.is_none() {
+                return;
+            }
+            if !case.told {
+                case.told = true;
+                self.watcher.concluded(&case.snapshot());
+            }
+        }
+    }
+}
+
+impl Tracked {
+    fn new(planned: PlannedCase, environment: &Environment) -> (Self, Vec<Job>) {
+        let PlannedCase { resolved, arms } = planned;
+        let expected = expected(&resolved, environment);
+        let mut tracked =
+            Self { resolved, expected, folder: None, arms: Vec::new(), outcome: None, told: false };
+        let mut jobs = Vec::new();
+        match arms {
+            Err(outcome) => tracked.outcome = Some(outcome),
+            Ok((folder, arms)) => {
+                tracked.folder = Some(folder);
+                for arm in arms {
+                    tracked.arms.push(ArmOutcome {
+                        name: arm.name,
+                        recording: Recording::default(),
+                        ending: None,
+                        start_note: None,
+                    });
+                    jobs.push(arm.job);
+                }
+            }
+        }
+        (tracked, jobs)
+    }
+
+    fn folder_path(&self) -> Option<PathBuf> {
+        self.folder.as_ref().map(|folder| folder.path().to_owned())
+    }
+
+    /// Sets the outcome if every arm is over. Without a result of the control a case waits, unless
+    /// it was interrupted.
+    fn conclude(&mut self, control: Option<&Control>) {
+        if self.arms.iter().any(|arm| arm.ending.is_none()) {
+            return;
+        }
+        let missing = Control::Missed("it was not run".to_owned());
+        let interrupted = self.arms.iter().any(|arm| arm.ending == Some(Ending::Interrupted));
+        let control = match control {
+            Some(control) => control,
+            None if interrupted => &missing,
+            None => return,
+        };
+        let log = self.folder_path().unwrap_or_default().join("stdout.log");
+        self.outcome = Some(conclude(&self.resolved, &self.arms, control, &log.display().to_string()));
+    }
+
+    fn snapshot(&self) -> CaseOutcome {
+        CaseOutcome {
+            name: self.resolved.name.clone(),
+            steps: self.resolved.steps,
+            warmup: self.resolved.warmup,
+            prediction: self.resolved.prediction.clone(),
+            expected: self.expected,
+            arms: self.arms.clone(),
+            outcome: self.outcome.clone().unwrap_or(Outcome::Interrupted),
+            folder: self.folder_path(),
+        }
+    }
+}
+
+/// What the case expects in this environment; a version that is no PEP 440 version matches nothing.
+fn expected(resolved: &Resolved, environment: &Environment) -> Option<Verdict> {
+    let torch: Version = environment.facts.torch.parse().ok()?;
+    let python: Version = environment.facts.python.parse().ok()?;
+    resolved.expected(&torch, &python)
+}
+
+impl Observer for Recorder<'_> {
+    fn started(&mut self, arm: u64, _start: Start, reason: Option<&str>) {
+        match self.owners.get(&arm) {
+            Some(Owner::Control { arm }) => {
+                self.control.recordings[*arm] = Recording::default();
+                self.control.endings[*arm] = None;
+            }
+            Some(Owner::Case { case, arm }) => {
+                self.cases[*case].arms[*arm].start_note = reason.map(str::to_owned);
+            }
+            None => {}
+        }
+    }
+
+    fn event(&mut self, arm: u64, event: &ArmEvent) -> Result<(), String> {
+        match self.owners.get(&arm) {
+            Some(Owner::Control { arm }) => self.control.recordings[*arm].push(event),
+            Some(Owner::Case { case, arm }) => {
+                let case = &mut self.cases[*case];
+                let arm = &mut case.arms[*arm];
+                if let Some(folder) = &mut case.folder {
+                    folder.record(&arm.name, event).map_err(|error| {
+                        format!("{}: {error}", folder.path().join("events.jsonl").display())
+                    })?;
+                }
+                arm.recording.push(event);
+                self.watcher.event(&case.resolved.name, &arm.name, case.resolved.steps, event);
+            }
+            None => {}
+        }
+        Ok(())
+    }
+
+    fn ended(&mut self, arm: u64, ending: Ending) {
+        match self.owners.get(&arm) {
+            Some(Owner::Control { arm }) => self.control.endings[*arm] = Some(ending),
+            Some(Owner::Case { case, arm }) => {
+                let case = &mut self.cases[*case];
+                let arm = &mut case.arms[*arm];
+                arm.ending = Some(ending);
+                self.watcher.arm_ended(&case.resolved.name, arm);
+            }
+            None => {}
+        }
+        self.tell_what_is_known();
+    }
+
+    fn host(&mut self, event: &HostEvent) {
+        self.watcher.host(event);
+    }
+}

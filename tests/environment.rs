@@ -6,11 +6,12 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use torchleak::cache::{Cache, CacheArgs};
 use torchleak::environment::{
     Environment, EnvironmentArgs, EnvironmentError, Progress, PruneArgs, Silent, find_or_install_uv, list,
@@ -90,10 +91,10 @@ impl Progress for Remembering {
 fn two_at_once_make_one_environment_and_it_is_kept_while_it_is_used() {
     let context = Context::with_uv();
     let told = [Remembering::default(), Remembering::default()];
+    let cache = &context.cache;
     let (first, second) = thread::scope(|scope| {
-        let make = |told| resolve(&torch("2.13.0"), &context.cache, told);
-        let first = scope.spawn(|| make(&told[0]));
-        let second = scope.spawn(|| make(&told[1]));
+        let make = |told| scope.spawn(move || resolve(&torch("2.13.0"), cache, told));
+        let (first, second) = (make(&told[0]), make(&told[1]));
         (first.join().unwrap().unwrap(), second.join().unwrap().unwrap())
     });
     assert_eq!(first.python, second.python);
@@ -146,17 +147,7 @@ fn a_torch_that_does_not_exist_leaves_nothing_ready_and_says_what_uv_said() {
 #[test]
 fn a_killed_install_leaves_nothing_ready_and_no_process_and_the_next_one_succeeds() {
     let context = Context::with_uv();
-    let mut victim = Command::new(std::env::current_exe().unwrap());
-    victim.args(["--exact", "victim_that_makes_an_environment", "--ignored", "--nocapture"]);
-    victim.env(VICTIM_CACHE, context.cache.root()).stdout(Stdio::null()).stderr(Stdio::null());
-    let mut victim = victim.process_group(0).spawn().unwrap();
-    // Half-made: files of torch are there and the marker is not.
-    let started = Instant::now();
-    while !half_made(&context.cache) {
-        assert!(started.elapsed() < Duration::from_secs(300), "the install never began");
-        assert!(victim.try_wait().unwrap().is_none(), "the install was over before it could be killed");
-        thread::sleep(Duration::from_millis(5));
-    }
+    let mut victim = half_way(&context);
     victim.kill().unwrap();
     victim.wait().unwrap();
     assert_eq!(context.ready(), Vec::<String>::new());
@@ -170,11 +161,42 @@ fn a_killed_install_leaves_nothing_ready_and_no_process_and_the_next_one_succeed
     assert_eq!(context.ready(), [made.key().unwrap()]);
 }
 
-/// Not a test: [`a_killed_install_leaves_nothing_ready_and_no_process_and_the_next_one_succeeds`] runs and kills it.
+#[test]
+fn an_interrupted_install_ends_soon_and_leaves_neither_a_folder_nor_a_process() {
+    let context = Context::with_uv();
+    let mut victim = half_way(&context);
+    let started = Instant::now();
+    kill_process(Pid::from_child(&victim), Signal::INT).unwrap();
+    let status = victim.wait().unwrap();
+    assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
+    // The flag is heard and the error returned: 101 is the end of a test process that unwraps it, 130 that of a
+    // second signal.
+    assert_eq!(status.code(), Some(101));
+    assert_eq!(list(&context.cache).unwrap(), []);
+    assert_eq!(process_naming(context.cache.root()), None);
+}
+
+/// A process that is in the middle of making an environment: files of torch are there and the marker is not.
+fn half_way(context: &Context) -> Child {
+    let mut victim = Command::new(std::env::current_exe().unwrap());
+    victim.args(["--exact", "victim_that_makes_an_environment", "--ignored", "--nocapture"]);
+    victim.env(VICTIM_CACHE, context.cache.root()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut victim = victim.process_group(0).spawn().unwrap();
+    let started = Instant::now();
+    while !half_made(&context.cache) {
+        assert!(started.elapsed() < Duration::from_secs(300), "the install never began");
+        assert!(victim.try_wait().unwrap().is_none(), "the install was over before it could be killed");
+        thread::sleep(Duration::from_millis(5));
+    }
+    victim
+}
+
+/// Not a test: [`a_killed_install_leaves_nothing_ready_and_no_process_and_the_next_one_succeeds`] and its neighbour run it and end it.
 #[test]
 #[ignore = "a part of another test, which kills it"]
 fn victim_that_makes_an_environment() {
     if let Some(cache) = std::env::var_os(VICTIM_CACHE) {
+        torchleak::interrupt::install().unwrap();
         resolve(&torch("2.13.0"), &Cache::at(Path::new(&cache)), &Silent).unwrap();
     }
 }

@@ -140,9 +140,11 @@ impl EnvironmentError {
                 "try `--python` with the interpreter itself instead of a wrapper or shim"
             }
             Self::UnusablePython { .. } => "try --python-version 3.12, or another --python",
-            Self::NoPythonVersion { .. } => {
-                "install it (for example `uv python install 3.12`), or choose one that \
-                 `torchleak doctor` lists with --python-version"
+            Self::NoPythonVersion { wanted, .. } => {
+                return Some(format!(
+                    "install it, for example with `uv python install {wanted}`, or choose one that \
+                     `torchleak doctor` lists with --python-version"
+                ));
             }
             Self::NoTorch(python) => {
                 return Some(format!(

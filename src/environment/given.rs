@@ -28,9 +28,7 @@ pub(super) fn find(
         return Ok((python, facts));
     }
     progress.begin(&format!("checking the torch of {}", python.display()));
-    let facts = check::facts(&python);
-    progress.end();
-    let facts = facts?;
+    let facts = check::facts(&python)?;
     // An interpreter of one's own needs no cache; without it, this is asked again next time.
     let keep = cache.prepare(&cache.checked()).map_err(|error| error.to_string()).and_then(|()| {
         let text = serde_json::to_string(&facts).map_err(|error| error.to_string())?;

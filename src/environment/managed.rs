@@ -125,7 +125,6 @@ fn make(
     remove_folder(&place.folder)?;
     warn_of_little_room(cache, progress);
     let made = fill(wanted, place, minor, &uv, progress);
-    progress.end();
     if made.is_err() {
         // Without a marker it is never used, and the next attempt removes it; so failing here changes nothing.
         let _ = remove_folder(&place.folder);

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// Hears what is being done.
-pub trait Progress {
+pub trait Progress: Sync {
     /// A piece of work begins; it replaces the one before.
     fn begin(&self, what: &str);
     /// A line worth keeping, such as a download and its size.
@@ -62,6 +62,10 @@ impl Progress for OnStderr {
     fn begin(&self, what: &str) {
         match &self.bar {
             Some(bar) => {
+                // A bar that was ended draws no more until its clock starts anew.
+                if bar.is_finished() {
+                    bar.reset();
+                }
                 bar.set_draw_target(ProgressDrawTarget::stderr());
                 bar.set_message(what.to_owned());
                 bar.enable_steady_tick(Duration::from_millis(120));

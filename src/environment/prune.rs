@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 
 use clap::Args;
-use jiff::{Timestamp, ToSpan};
+use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
 use super::error::EnvironmentError;
@@ -72,8 +72,11 @@ pub fn prune(cache: &Cache, args: &PruneArgs, progress: &dyn Progress) -> Result
 
 fn chosen(listed: Vec<Listed>, args: &PruneArgs, now: Timestamp) -> Vec<Listed> {
     let (ready, unfinished): (Vec<_>, Vec<_>) = listed.into_iter().partition(|one| one.ready);
-    let by_age =
-        args.older_than.map(|days| now.checked_sub((i64::from(days) * 24).hours()).unwrap_or(Timestamp::MIN));
+    let limit = |days: u32| {
+        // Before the beginning of time nothing was used.
+        now.checked_sub(SignedDuration::from_hours(i64::from(days) * 24)).unwrap_or(Timestamp::MIN)
+    };
+    let by_age = args.older_than.map(limit);
     let goes = |rank: usize, one: &Listed| {
         let old = by_age.map(|limit| one.last_used.is_none_or(|at| at <= limit));
         let spare = args.keep.map(|keep| rank >= keep);
@@ -127,7 +130,7 @@ mod tests {
             requirements: Vec::new(),
             bytes: 0,
             own_bytes: 0,
-            last_used: Some(now().checked_sub((days_ago * 24).hours()).unwrap()),
+            last_used: Some(now().checked_sub(SignedDuration::from_hours(days_ago * 24)).unwrap()),
         }
     }
 

@@ -19,9 +19,8 @@ const PYTHON_VARIABLE: &str = "TORCHLEAK_PYTHON";
 const TORCH_VARIABLE: &str = "TORCHLEAK_TORCH";
 
 /// Which environment to use.
-///
-/// The two variables are not clap's `env`, because clap would let `TORCHLEAK_TORCH` conflict with `--python`; an option
-/// on the command line beats both variables.
+// The two variables are not clap's `env`, because clap would let `TORCHLEAK_TORCH` conflict with `--python`; an option
+// on the command line beats both variables.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
 #[command(next_help_heading = "Environment")]
 pub struct EnvironmentArgs {

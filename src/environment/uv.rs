@@ -140,8 +140,7 @@ pub(super) fn run_helper(
         if line.is_empty() {
             return;
         }
-        // "Downloading torch (506.1MiB)" and the like; the list of what was installed is long and tells little.
-        if !line.starts_with([' ', '+']) {
+        if is_news(&line) {
             progress.note(&line);
         }
         if tail.len() == TAIL {
@@ -160,6 +159,14 @@ pub(super) fn run_helper(
             tail: tail.into_iter().collect(),
         }),
     }
+}
+
+/// Whether a line of uv or pip is worth showing at once, such as "Downloading torch (506.1MiB)". What torchleak has
+/// said itself is not, nor the long list of what was installed, nor an error, which is shown with its hint later.
+fn is_news(line: &str) -> bool {
+    let told =
+        [" ", "Using ", "Creating ", "Activate ", "Looking ", "Installing ", "error:", "hint:", "ERROR:"];
+    line.starts_with(" Downloaded") || !told.iter().any(|start| line.starts_with(start))
 }
 
 /// Removes a folder of torchleak's own if it is there; a symbolic link in its place is removed, not followed.

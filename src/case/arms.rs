@@ -195,7 +195,9 @@ mod tests {
 
     #[test]
     fn an_arm_is_a_word_or_a_word_with_options() {
-        let arms = read("[uncollected, collected, collected: {generation: 1}, periodic: {gc_freq: 5, generation: 0}]");
+        let arms = read(
+            "[uncollected, collected, collected: {generation: 1}, periodic: {gc_freq: 5, generation: 0}]",
+        );
         let arms = arms.unwrap();
         let names: Vec<_> = arms.iter().map(Arm::to_string).collect();
         assert_eq!(names, ["uncollected", "collected", "collected-gen1", "periodic-5-gen0"]);
@@ -204,7 +206,14 @@ mod tests {
 
     #[test]
     fn anything_else_is_refused() {
-        for yaml in ["[colected]", "[{}]", "[collected: {gen: 1}]", "[{collected: {}, periodic: {}}]", "[7]", "[[collected]]"] {
+        for yaml in [
+            "[colected]",
+            "[{}]",
+            "[collected: {gen: 1}]",
+            "[{collected: {}, periodic: {}}]",
+            "[7]",
+            "[[collected]]",
+        ] {
             assert!(read(yaml).is_err(), "{yaml}");
         }
     }

@@ -110,3 +110,74 @@ fn shipped_program(name: &str) -> Result<String, Problem> {
         .map(str::to_owned)
         .ok_or_else(|| Problem::new(format!("the program `{name}` is not among the shipped files")))
 }
+
+#[cfg(test)]
+mod tests {
+    use torchleak_protocol::{Device, Program};
+
+    use super::*;
+    use crate::case::Verdict;
+
+    fn bytes(name: &str, device: Device) -> Option<(u64, u64)> {
+        let shipped = Catalog::shipped().unwrap();
+        let held = shipped.get(name).unwrap().prediction(device)?;
+        Some((held.device_bytes, held.host_bytes))
+    }
+
+    #[test]
+    fn predictions_are_exact() {
+        let rng = 4 * 5056;
+        assert_eq!(bytes(HEADLINE, Device::Cpu), Some((4 * 256 * 256 * 4, rng)));
+        assert_eq!(bytes(HEADLINE, Device::Cpu).map(|(device, host)| device + host), Some(1_068_800));
+        assert_eq!(bytes(HEADLINE, Device::Cuda), Some((4 * 256 * 256 * 4, rng + 4 * 16)));
+        assert_eq!(bytes("full-ac-disable", Device::Cpu), Some((0, 20_224)));
+        assert_eq!(bytes("sac-stock", Device::Cpu), None);
+    }
+
+    #[test]
+    fn the_original_report_is_predicted_to_the_byte_on_both_devices() {
+        assert_eq!(bytes("llama3-8b-2gib", Device::Cuda), Some((2_147_483_648, 32 * (5056 + 16))));
+        assert_eq!(bytes("llama3-8b-2gib", Device::Cpu), Some((2_147_483_648, 32 * 5056)));
+    }
+
+    #[test]
+    fn a_device_replaces_whole_sections() {
+        let shipped = Catalog::shipped().unwrap();
+        let case = shipped.get("llama3-8b-2gib").unwrap();
+        let scratch = std::env::temp_dir();
+        let block = |device| match case.resolved(device).program(&scratch).unwrap() {
+            Program::Llama3(block) => block,
+            other => panic!("{other:?}"),
+        };
+        let (cpu, cuda) = (block(Device::Cpu), block(Device::Cuda));
+        assert_eq!((cpu.model.head_dim, cpu.model.kv_heads, cpu.input.seq), (16, 1, 256));
+        assert_eq!((cuda.model.head_dim, cuda.model.kv_heads, cuda.input.seq), (128, 8, 8192));
+        assert_eq!(case.resolved(Device::Cpu).threads, 2);
+        assert_eq!(case.resolved(Device::Cuda).threads, 1);
+    }
+
+    #[test]
+    fn the_first_expectation_that_matches_wins() {
+        let shipped = Catalog::shipped().unwrap();
+        let case = shipped.get(HEADLINE).unwrap().resolved(Device::Cpu);
+        let python = "3.12.3".parse().unwrap();
+        let expected = |torch: &str| case.expected(&torch.parse().unwrap(), &python);
+        assert_eq!(expected("2.8.0.dev20250527+cu128"), Some(Verdict::Reproduced));
+        assert_eq!(expected("2.15.0"), Some(Verdict::Reproduced));
+        assert_eq!(expected("2.5.1"), None);
+    }
+
+    #[test]
+    fn all_but_the_large_case_run_without_being_named() {
+        let shipped = Catalog::shipped().unwrap();
+        let always: Vec<&str> = shipped.always().map(Case::name).collect();
+        assert_eq!(always.len(), shipped.cases().len() - 1);
+        assert!(always.contains(&HEADLINE) && !always.contains(&"llama3-8b-2gib"));
+    }
+
+    #[test]
+    fn a_dash_less_slip_finds_its_case() {
+        let error = Catalog::shipped().unwrap().find("sac-disable-recompte").unwrap_err();
+        assert!(error.problems()[0].hint.as_ref().unwrap().contains("did you mean `sac-disable-recompute`?"));
+    }
+}

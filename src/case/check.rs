@@ -100,7 +100,10 @@ impl Check<'_> {
             if spec.model.is_none() {
                 self.report("model", with_hint("there is neither a `model` nor a `program`", missing));
             } else if spec.input.is_none() {
-                self.report("input", with_hint("`model` comes without `input`", "give `input: {batch: B, seq: S}`"));
+                self.report(
+                    "input",
+                    with_hint("`model` comes without `input`", "give `input: {batch: B, seq: S}`"),
+                );
             }
             if !spec.dims.is_empty() {
                 let hint = "a model's dimensions have names already: batch, seq, dim, heads and so on";
@@ -110,7 +113,10 @@ impl Check<'_> {
         };
         if !is_plain_python_name(program) {
             let hint = "name a file in the same folder, for example `program: leak.py`";
-            self.report("program", with_hint(format!("`{program}` is not a Python file beside the case"), hint));
+            self.report(
+                "program",
+                with_hint(format!("`{program}` is not a Python file beside the case"), hint),
+            );
         }
         let on = |part: fn(&super::model::Replacement) -> bool| {
             [&spec.on.cpu, &spec.on.cuda].into_iter().flatten().any(part)
@@ -132,7 +138,10 @@ impl Check<'_> {
                 let hint = "small letters, digits and `_`, at most 40";
                 self.report("dims", with_hint(format!("`{name}` cannot name a dimension"), hint));
             } else if *size == 0 {
-                self.report(&format!("dims.{name}"), with_hint(format!("`{name}` is 0"), "allowed: 1 and above"));
+                self.report(
+                    &format!("dims.{name}"),
+                    with_hint(format!("`{name}` is 0"), "allowed: 1 and above"),
+                );
             }
         }
     }
@@ -142,7 +151,10 @@ impl Check<'_> {
         if let Some(policy) = spec.checkpoint.as_ref().and_then(|section| section.policy.as_ref()) {
             if mode != CheckpointMode::Selective {
                 let hint = "say `mode: selective`, or leave the policy out";
-                self.report("checkpoint.policy", with_hint("only selective checkpointing has a policy", hint));
+                self.report(
+                    "checkpoint.policy",
+                    with_hint("only selective checkpointing has a policy", hint),
+                );
             }
             if let Activation::Ops(ops) = &policy.0 {
                 let hint = "write names as torch does, for example `aten.mm.default`";
@@ -165,7 +177,10 @@ impl Check<'_> {
             && !is_word(backend)
         {
             let hint = "for example `eager`, `aot_eager` or `inductor`";
-            self.report("compile.block", with_hint(format!("`{backend}` is not the name of a backend"), hint));
+            self.report(
+                "compile.block",
+                with_hint(format!("`{backend}` is not the name of a backend"), hint),
+            );
         }
     }
 
@@ -186,7 +201,10 @@ impl Check<'_> {
             };
             if generation > 2 {
                 let hint = "allowed: 0, 1, 2; 2 is a full collect";
-                self.report(&format!("arms.{index}"), with_hint(format!("`generation` is {generation}"), hint));
+                self.report(
+                    &format!("arms.{index}"),
+                    with_hint(format!("`generation` is {generation}"), hint),
+                );
             }
             if gc_freq == 0 {
                 self.report(&format!("arms.{index}"), with_hint("`gc_freq` is 0", "allowed: 1 and above"));
@@ -305,7 +323,10 @@ impl Check<'_> {
                 &at("kv_heads"),
                 with_hint(
                     format!("{kv} kv_heads do not divide {count} heads"),
-                    format!("{count} / {kv} leaves {}; each key head serves the same number of heads", count % kv),
+                    format!(
+                        "{count} / {kv} leaves {}; each key head serves the same number of heads",
+                        count % kv
+                    ),
                 ),
             );
         }

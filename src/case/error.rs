@@ -161,19 +161,28 @@ impl Diagnostic for CaseError {
 }
 
 impl Details {
+    /// The hints; each once, with the lines it is about where there are several problems.
     fn help(&self) -> Option<String> {
-        let mut hints: Vec<String> = Vec::new();
+        let mut hints: Vec<(&str, Vec<String>)> = Vec::new();
         for problem in &self.problems {
-            let Some(hint) = &problem.hint else { continue };
-            let line = match problem.at {
-                Some(at) if self.problems.len() > 1 => format!("line {}: {hint}", at.line),
-                _ => hint.clone(),
-            };
-            if !hints.contains(&line) {
-                hints.push(line);
+            let Some(hint) = problem.hint.as_deref() else { continue };
+            let line = problem.at.map(|at| at.line.to_string());
+            match hints.iter_mut().find(|(known, _)| *known == hint) {
+                Some((_, lines)) => lines.extend(line),
+                None => hints.push((hint, line.into_iter().collect())),
             }
         }
-        if hints.is_empty() { None } else { Some(hints.join("\n")) }
+        let told = hints.into_iter().map(|(hint, mut lines)| {
+            lines.dedup();
+            match lines.len() {
+                _ if self.problems.len() == 1 => hint.to_owned(),
+                0 => hint.to_owned(),
+                1 => format!("line {}: {hint}", lines[0]),
+                _ => format!("lines {}: {hint}", lines.join(", ")),
+            }
+        });
+        let told: Vec<String> = told.collect();
+        if told.is_empty() { None } else { Some(told.join("\n")) }
     }
 
     fn source_code(&self) -> Option<&dyn SourceCode> {
@@ -261,9 +270,29 @@ fn within(at: Position, text: &str) -> Position {
         }
         offset
     };
-    let offset = floor(at.offset);
+    // The YAML scanner knows lines and columns of its errors, and no offsets.
+    let known = at.offset > 0 || (at.line, at.column) == (1, 1);
+    let offset = if known { floor(at.offset) } else { offset_of(at.line, at.column, text) };
     // A label over several lines hides what it points at; the first line is enough.
-    let end = floor(at.offset.saturating_add(at.length)).max(offset);
+    let end = floor(offset.saturating_add(at.length)).max(offset);
     let length = text[offset..end].lines().next().map_or(0, str::len);
     Position { offset, length, ..at }
+}
+
+/// The offset in bytes of a line and a column, or of the nearest character that exists.
+fn offset_of(line: u64, column: u64, text: &str) -> usize {
+    let nth = |number: u64| usize::try_from(number.saturating_sub(1)).unwrap_or(usize::MAX);
+    let Some((before, line)) = text
+        .split_inclusive('\n')
+        .scan(0, |start, line| {
+            let before = *start;
+            *start += line.len();
+            Some((before, line))
+        })
+        .nth(nth(line))
+    else {
+        return text.len();
+    };
+    let line = line.trim_end_matches(['\n', '\r']);
+    before + line.char_indices().nth(nth(column)).map_or(line.len(), |(offset, _)| offset)
 }

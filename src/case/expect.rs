@@ -155,7 +155,8 @@ impl FromStr for Range {
         let specifiers = VersionSpecifiers::from_str(text).map_err(|error| {
             // The parser's message has a drawing below its first line.
             let error = error.to_string();
-            let first = error.lines().next().unwrap_or_default();
+            let first = error.lines().next().unwrap_or_default().trim_end_matches(':');
+            let first = first.trim_start_matches("Failed to parse version: ");
             with_hint(format!("`{text}` is not a range of versions: {first}"), hint)
         })?;
         if specifiers.is_empty() {

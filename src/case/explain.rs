@@ -42,9 +42,8 @@ fn describe(error: &Error) -> Problem {
         Error::SerdeUnknownVariant { variant, expected, .. } => {
             Problem::new(format!("unknown word `{variant}`")).hint(suggest::choices(variant, expected))
         }
-        Error::SerdeMissingField { field, .. } => {
-            Problem::new(format!("the key `{field}` is missing")).hint("docs/case-format.md describes every key")
-        }
+        Error::SerdeMissingField { field, .. } => Problem::new(format!("the key `{field}` is missing"))
+            .hint("docs/case-format.md describes every key"),
         Error::DuplicateMappingKey { key, .. } => {
             let key = key.as_deref().unwrap_or("a key");
             Problem::new(format!("`{key}` is written twice")).hint("keep one of the two")
@@ -53,9 +52,7 @@ fn describe(error: &Error) -> Problem {
         | Error::SerdeInvalidValue { unexpected, expected, .. } => {
             Problem::new(format!("found {unexpected} where {expected} was expected"))
         }
-        Error::InvalidScalar { ty, .. } => {
-            Problem::new(format!("this is not {}", kind(ty))).hint(format!("write {} here", kind(ty)))
-        }
+        Error::InvalidScalar { ty, .. } => Problem::new(format!("this is not {}", kind(ty))),
         Error::Unexpected { expected, .. } => {
             Problem::new(format!("found something else where {} was expected", kind(expected)))
         }
@@ -76,7 +73,9 @@ fn describe(error: &Error) -> Problem {
                 .hint("a case is a page of YAML; aliases that multiply one another are refused")
         }
         Error::Message { msg, .. } | Error::SerdeVariantId { msg, .. } => Problem::from_text(msg),
-        _ => Problem::new(own_words(error)),
+        // What remains is almost always found by the scanner, a little after the cause.
+        _ => Problem::new(own_words(error))
+            .hint("check brackets, quotes and indentation here and on the line above"),
     }
 }
 

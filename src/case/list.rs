@@ -18,7 +18,8 @@ pub fn list(catalog: &Catalog, width: u16) -> String {
         let expected: Vec<String> = case.spec.expect.iter().map(line).collect();
         table.add_row([case.name().to_owned(), held(case), expected.join("\n"), when(case).to_owned()]);
     }
-    format!("{table}\n")
+    // Padding up to the right edge would only show up in copies of the text.
+    format!("{}\n", table.trim_fmt())
 }
 
 /// The same for programs: an array of objects.
@@ -34,7 +35,11 @@ pub fn list_json(catalog: &Catalog) -> Value {
             })
         });
         let predicted = |device| {
-            spec.device.allows(device).then(|| case.prediction(device)).flatten().map(|held| held.total_bytes())
+            spec.device
+                .allows(device)
+                .then(|| case.prediction(device))
+                .flatten()
+                .map(|held| held.total_bytes())
         };
         json!({
             "name": spec.name,

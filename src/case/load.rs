@@ -42,8 +42,9 @@ pub(super) fn parse(
     origin: Origin,
     program: impl FnOnce(&str) -> Result<String, Problem>,
 ) -> Result<Case, CaseError> {
-    let text = str::from_utf8(bytes)
-        .map_err(|error| CaseError::new(file, Some(&String::from_utf8_lossy(bytes)), vec![not_utf8(bytes, &error)]))?;
+    let text = str::from_utf8(bytes).map_err(|error| {
+        CaseError::new(file, Some(&String::from_utf8_lossy(bytes)), vec![not_utf8(bytes, &error)])
+    })?;
     let refuse = |problems| CaseError::new(file, Some(text), problems);
     let spec: Spec = serde_yaml::from_str_with_options_context_valid(text, options(), &Context { stem })
         .map_err(|error| refuse(explain(&error)))?;
@@ -126,7 +127,8 @@ fn read(path: &Path) -> Result<Vec<u8>, Problem> {
         return Err(Problem::new("this is not a regular file").hint("copy the case into a file"));
     }
     let mut bytes = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(LARGEST + 1).read_to_end(&mut bytes)).map_err(failed)?;
+    let read =
+        File::open(path).and_then(|file| file.take(LARGEST + 1).read_to_end(&mut bytes)).map_err(failed)?;
     if read as u64 > LARGEST {
         let hint = "a case is a page of YAML; is this the right file?";
         return Err(Problem::new("the file is larger than 1 MiB").hint(hint));
@@ -160,6 +162,7 @@ fn beside(case: &Path, name: &str) -> Result<String, Problem> {
         let message = format!("the program `{name}` is a link out of the case's folder");
         return Err(Problem::new(message).hint("put the file itself beside the case"));
     }
-    String::from_utf8(bytes)
-        .map_err(|_| Problem::new(format!("the program `{name}` is not UTF-8")).hint("save the file as UTF-8"))
+    String::from_utf8(bytes).map_err(|_| {
+        Problem::new(format!("the program `{name}` is not UTF-8")).hint("save the file as UTF-8")
+    })
 }

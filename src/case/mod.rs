@@ -62,6 +62,8 @@ pub struct Case {
 pub enum Origin {
     /// From inside the binary.
     Shipped,
+    /// From memory, without a folder. Such a case names no program.
+    Memory,
     /// From a file, by its absolute path.
     File(PathBuf),
 }
@@ -83,7 +85,7 @@ impl Case {
     ///
     /// As [`Case::load`].
     pub fn from_bytes(file: &str, bytes: &[u8]) -> Result<Self, CaseError> {
-        load::parse(file, bytes, None, Origin::Shipped, |name| {
+        load::parse(file, bytes, None, Origin::Memory, |name| {
             Err(Problem::new(format!("the program `{name}` has no folder")).hint("write the case to a file"))
         })
     }

@@ -79,7 +79,9 @@ mod tests {
 
     #[test]
     fn what_names_no_issue_is_refused() {
-        for text in ["", "#1", "pytorch#1", "pytorch/pytorch", "a/b#", "a/b#x", "a/b#+1", "a/b/c#1", "a b/c#1"] {
+        for text in
+            ["", "#1", "pytorch#1", "pytorch/pytorch", "a/b#", "a/b#x", "a/b#+1", "a/b/c#1", "a b/c#1"]
+        {
             assert_eq!(parse(text), None, "{text}");
         }
     }

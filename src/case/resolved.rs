@@ -79,7 +79,7 @@ impl Resolved {
                 let name = name.clone().unwrap_or_default();
                 let path = match &case.origin {
                     Origin::File(file) => Some(load::program_path(file, &name)),
-                    Origin::Shipped => None,
+                    Origin::Shipped | Origin::Memory => None,
                 };
                 let text = case.program_source.clone().unwrap_or_default();
                 Body::File { name, path, text, dtype: sections.dtype }
@@ -132,7 +132,11 @@ fn unpack(scratch: &Path, name: &str, text: &str) -> Result<PathBuf, CaseError> 
     let path = std::path::absolute(scratch.join(name)).unwrap_or_else(|_| scratch.join(name));
     std::fs::write(&path, text).map_err(|error| {
         let problem = Problem::new(format!("the program cannot be unpacked: {error}"));
-        CaseError::new(&path.display().to_string(), None, vec![problem.hint("check the folder and its free space")])
+        CaseError::new(
+            &path.display().to_string(),
+            None,
+            vec![problem.hint("check the folder and its free space")],
+        )
     })?;
     Ok(path)
 }

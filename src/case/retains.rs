@@ -6,10 +6,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 use torchleak_protocol::{Device, Dtype};
 
-use super::{
-    error::with_hint,
-    suggest,
-};
+use super::{error::with_hint, suggest};
 
 /// Bytes of one state of the CPU's random generator (`torch.get_rng_state()`).
 pub const CPU_RNG_STATE: u64 = 5056;
@@ -145,7 +142,10 @@ fn unknown_dimension(name: &str, dims: &BTreeMap<String, u64>) -> String {
 }
 
 fn too_large() -> String {
-    with_hint("the predicted retention does not fit into 64 bits", "check the sizes; bytes are exact up to 2^64")
+    with_hint(
+        "the predicted retention does not fit into 64 bits",
+        "check the sizes; bytes are exact up to 2^64",
+    )
 }
 
 impl fmt::Display for Extent {
@@ -306,6 +306,9 @@ impl Tensor {
             .chain([&dtype.size(), &count])
             .try_fold(1_u64, |product, factor| product.checked_mul(*factor))
             .ok_or_else(too_large)?;
+        if bytes == 0 {
+            return Err(with_hint(format!("`{}` has 0 bytes", self.name), "leave out what is not kept"));
+        }
         Ok(Term { name: self.name.clone(), shape, dtype: dtype.name(), count, bytes })
     }
 }

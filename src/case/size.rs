@@ -40,8 +40,12 @@ impl Visitor<'_> for SizeVisitor {
     }
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<Bytes, E> {
-        let refused =
-            |why: &str| E::custom(with_hint(format!("`{text}` is not a size: {why}"), "write `4KiB`, `12GiB` or a number of bytes"));
+        let refused = |why: &str| {
+            E::custom(with_hint(
+                format!("`{text}` is not a size: {why}"),
+                "write `4KiB`, `12GiB` or a number of bytes",
+            ))
+        };
         // Overflow and rounding would otherwise pass silently: the parser saturates.
         match text.parse::<ByteSize>() {
             Ok(ByteSize(bytes)) if bytes <= LARGEST => Ok(Bytes(bytes)),

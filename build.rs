@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 fn main() {
-    for path in ["harness/probe", "harness/protocol", "harness/worker/torchleak_worker", "Cargo.lock"] {
+    for path in ["harness/probe", "harness/protocol", "harness/worker", "cases", "Cargo.lock"] {
         println!("cargo:rerun-if-changed={path}");
     }
     let root = PathBuf::from(variable("CARGO_MANIFEST_DIR"));

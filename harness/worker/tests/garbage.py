@@ -6,7 +6,7 @@ As a script it prints a table, so that a torch without pytest can be measured:
 
 import gc
 from collections import Counter
-from types import SimpleNamespace
+from types import FunctionType, SimpleNamespace
 
 import torch
 import torch._dynamo
@@ -87,12 +87,15 @@ def of_warm_step(spec: SimpleNamespace, warmup: int = 2) -> dict:
     """Train and look at the garbage of the step after `warmup` ones.
 
     Returns:
-        `bytes` of unique tensor storages, number of `objects`, and their `types` with counts. The process
-        is left with its collector off and its garbage kept: call it in a child.
+        `bytes` of unique tensor storages, number of `objects`, their `types` and the qualified names of the
+        `functions` among them, both with counts. The process is left with its collector off and its garbage
+        kept: call it in a child.
     """
     torch.set_num_threads(1)
     torch.manual_seed(0)
     gc.disable()
+    # A collect would otherwise walk all of torch's million objects, in pages that a forked child must copy.
+    gc.freeze()
     trainer = Llama3Trainer(spec, torch.device("cpu"))
     for _ in range(warmup):
         trainer.step()
@@ -110,6 +113,9 @@ def of_warm_step(spec: SimpleNamespace, warmup: int = 2) -> dict:
         "bytes": sum(storages.values()),
         "objects": len(gc.garbage),
         "types": dict(Counter(type(found).__name__ for found in gc.garbage)),
+        "functions": dict(
+            Counter(found.__qualname__ for found in gc.garbage if isinstance(found, FunctionType))
+        ),
     }
 
 

@@ -18,7 +18,7 @@ MM = torch.ops.aten.mm.default
 
 
 class Operators(TorchDispatchMode):
-    """Records every operator that reaches dispatch, with the shape of its output."""
+    """Records every operator that reaches dispatch: itself, its arguments and its output."""
 
     def __init__(self):
         super().__init__()
@@ -26,12 +26,12 @@ class Operators(TorchDispatchMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         out = func(*args, **(kwargs or {}))
-        self.seen.append((func, tuple(out.shape) if isinstance(out, torch.Tensor) else None))
+        self.seen.append((func, args, out))
         return out
 
     def count(self, op):
         """Return how often `op` was seen."""
-        return sum(func is op for func, _ in self.seen)
+        return sum(func is op for func, _, _ in self.seen)
 
 
 def block_and_inputs(dtype=torch.float32):
@@ -45,10 +45,10 @@ def test_block_is_seven_mm_in_order_and_the_seventh_is_its_output(dtype):
     block, inputs = block_and_inputs(dtype)
     with Operators() as operators:
         block(*inputs)
-    widths = [shape[1] for func, shape in operators.seen if func is MM]
-    # wq wk wv wo w1 w3 w2
-    assert widths == [32, 16, 16, 40, 48, 48, 40]
-    assert all(shape[0] == 12 for func, shape in operators.seen if func is MM)
+    products = [(args[1], out) for func, args, out in operators.seen if func is MM]
+    names = {parameter.data_ptr(): name.split(".")[-2] for name, parameter in block.named_parameters()}
+    assert [names[weight.data_ptr()] for weight, _ in products] == ["wq", "wk", "wv", "wo", "w1", "w3", "w2"]
+    assert products[-1][1].shape == (12, 40)
     assert not operators.count(torch.ops.aten.bmm.default)
 
 

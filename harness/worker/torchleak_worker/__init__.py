@@ -1,1 +1,4 @@
-"""What torchleak runs next to PyTorch: one host per environment, one child per arm."""
+"""The part of torchleak that runs next to PyTorch.
+
+Importing this package imports nothing of torch: a host decides when that happens.
+"""

@@ -60,23 +60,36 @@ def _existing(names: tuple[str, ...]) -> set[torch._ops.OpOverload]:
     return found
 
 
-def _every_second_mm_contexts(mm, saved):
-    """Make the contexts of one checkpointed call, as torchtitan's selective checkpointing does.
+def _every_second_mm_contexts(mm, saved) -> Callable[[], tuple]:
+    """Return the function that makes the contexts of one checkpointed call, as torchtitan does.
 
-    The count must start anew for each call and be kept apart for forward and recomputation, else the two
-    would disagree about which `mm` is saved.
+    The count starts anew for each call and is kept apart for forward and recomputation, else the two would
+    disagree about which `mm` is saved.
     """
-    counts = {False: 0, True: 0}
 
-    def policy(ctx, op, *args, **kwargs):
-        if op is mm:
-            counts[ctx.is_recompute] += 1
-            save = counts[ctx.is_recompute] % 2 == 1
-        else:
-            save = op in saved
-        return CheckpointPolicy.MUST_SAVE if save else CheckpointPolicy.PREFER_RECOMPUTE
+    def contexts() -> tuple:
+        counts = {False: 0, True: 0}
 
-    return create_selective_checkpoint_contexts(policy)
+        def policy(ctx, op, *args, **kwargs):
+            if op is mm:
+                counts[ctx.is_recompute] += 1
+                save = counts[ctx.is_recompute] % 2 == 1
+            else:
+                save = op in saved
+            return CheckpointPolicy.MUST_SAVE if save else CheckpointPolicy.PREFER_RECOMPUTE
+
+        return create_selective_checkpoint_contexts(policy)
+
+    return contexts
+
+
+def _listed_contexts(ops: list[torch._ops.OpOverload]) -> Callable[[], tuple]:
+    # A closure rather than a `functools.partial`: Dynamo before 2.13 takes a partial only if each of its
+    # arguments is a Python constant, which a list of operators is not.
+    def contexts() -> tuple:
+        return create_selective_checkpoint_contexts(ops)
+
+    return contexts
 
 
 def context_function(policy) -> Callable[[], tuple]:
@@ -89,12 +102,11 @@ def context_function(policy) -> Callable[[], tuple]:
         ProgramError: The policy or an operator that it names is unknown.
     """
     if policy == "every-second-mm":
-        return functools.partial(_every_second_mm_contexts, resolve_op(MM), _existing(ATTENTION_OPS))
+        return _every_second_mm_contexts(resolve_op(MM), _existing(ATTENTION_OPS))
     if policy == "all-mm":
-        return functools.partial(create_selective_checkpoint_contexts, [resolve_op(MM)])
+        return _listed_contexts([resolve_op(MM)])
     if hasattr(policy, "ops"):
-        ops = [resolve_op(name) for name in policy.ops]
-        return functools.partial(create_selective_checkpoint_contexts, ops)
+        return _listed_contexts([resolve_op(name) for name in policy.ops])
     raise ProgramError(f"unknown checkpoint policy {policy!r}")
 
 

@@ -1,6 +1,5 @@
 """The llama3 program: a training loop that leaves nothing behind but parameters and optimizer state."""
 
-from dataclasses import dataclass
 from types import SimpleNamespace
 
 import torch
@@ -11,24 +10,10 @@ from . import disable
 from .checkpointing import block_runner
 from .errors import ProgramError
 from .llama3 import Llama3
+from .result import StepResult
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 LEARNING_RATE = {"sgd": 1e-3, "adamw": 3e-4}
-
-
-@dataclass(frozen=True)
-class StepResult:
-    """What one step reports.
-
-    Attributes:
-        loss: Before the optimizer's update.
-        grad_norm: L2 norm over all gradients, before the update.
-        tokens: Tokens in the batch.
-    """
-
-    loss: float
-    grad_norm: float
-    tokens: int
 
 
 class Llama3Trainer:

@@ -300,7 +300,7 @@ fn the_list_names_every_case_with_its_bytes() {
     assert_eq!(json.as_array().unwrap().len(), shipped.cases().len());
     let headline =
         json.as_array().unwrap().iter().find(|case| case["name"] == torchleak::case::HEADLINE).unwrap();
-    assert_eq!(headline["predicted_bytes_per_step"]["cpu"], 1_068_800);
+    assert_eq!(headline["predicted_bytes_per_step"]["cpu"], 1_058_688);
     assert_eq!(headline["expect"][0]["verdict"], "reproduced");
 }
 

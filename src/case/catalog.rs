@@ -126,11 +126,11 @@ mod tests {
 
     #[test]
     fn predictions_are_exact() {
-        let rng = 4 * 5056;
-        assert_eq!(bytes(HEADLINE, Device::Cpu), Some((4 * 256 * 256 * 4, rng)));
-        assert_eq!(bytes(HEADLINE, Device::Cpu).map(|(device, host)| device + host), Some(1_068_800));
-        assert_eq!(bytes(HEADLINE, Device::Cuda), Some((4 * 256 * 256 * 4, rng + 4 * 16)));
-        assert_eq!(bytes("full-ac-disable", Device::Cpu), Some((0, 20_224)));
+        let (activations, rng) = (2 * 2 * 128 * 512 * 4, 2 * 5056);
+        assert_eq!(bytes(HEADLINE, Device::Cpu), Some((activations, rng)));
+        assert_eq!(bytes(HEADLINE, Device::Cpu).map(|(device, host)| device + host), Some(1_058_688));
+        assert_eq!(bytes(HEADLINE, Device::Cuda), Some((activations, rng + 2 * 16)));
+        assert_eq!(bytes("full-ac-disable", Device::Cpu), Some((0, rng)));
         assert_eq!(bytes("sac-stock", Device::Cpu), None);
     }
 

@@ -20,8 +20,8 @@ pub enum CliError {
     Cache(#[from] CacheError),
     #[error(transparent)]
     Run(#[from] RunError),
-    #[error("{message}")]
-    Usage { message: String, hint: String },
+    #[error("torch {torch} sees no CUDA device on this machine")]
+    NoDevice { torch: String },
     #[error("the handlers for Ctrl-C cannot be installed")]
     Signals(#[source] std::io::Error),
     #[error("standard output cannot be written")]
@@ -55,7 +55,10 @@ impl CliError {
             Self::Environment(error) => error.hint(),
             Self::Cache(error) => Some(error.hint()),
             Self::Run(error) => error.hint(),
-            Self::Usage { hint, .. } => Some(hint.clone()),
+            Self::NoDevice { .. } => Some(
+                "run on a machine with a GPU and its driver, or with --device cpu; `torchleak doctor` shows the GPUs"
+                    .to_owned(),
+            ),
             Self::Output(_) => Some("check the disk or the program that reads the output".to_owned()),
             Self::Case(_) | Self::Signals(_) => None,
         }
@@ -67,8 +70,11 @@ impl CliError {
             _ if crate::interrupt::requested() => ExitCode::Interrupted,
             Self::Environment(error) if error.is_interrupted() => ExitCode::Interrupted,
             Self::Environment(error) if error.is_usage() => ExitCode::Usage,
-            Self::Case(_) | Self::Usage { .. } | Self::Run(RunError::Case(_)) => ExitCode::Usage,
-            Self::Environment(_) | Self::Cache(_) | Self::Run(RunError::Worker(_)) => ExitCode::NoEnvironment,
+            Self::Case(_) | Self::Run(RunError::Case(_)) => ExitCode::Usage,
+            Self::Environment(_)
+            | Self::Cache(_)
+            | Self::NoDevice { .. }
+            | Self::Run(RunError::Worker(_)) => ExitCode::NoEnvironment,
             Self::Run(RunError::Folder { .. }) | Self::Signals(_) | Self::Output(_) => ExitCode::NoVerdict,
         }
     }

@@ -91,7 +91,7 @@ fn parse_size(text: &str) -> Result<u64, String> {
 /// Runs the command; a failure has the code that `--exit-code` asks for.
 pub fn run(args: &RunArgs, cache: &CacheArgs) -> Result<ProcessExitCode, CliError> {
     match (run_cases(args, cache), args.exit_code) {
-        (Ok(outcomes), ExitCodeMode::Expect) => Ok(expect_code(&outcomes).into()),
+        (Ok(outcomes), ExitCodeMode::Expect) => Ok(expect_code(&outcomes, !args.all).into()),
         (Ok(outcomes), ExitCodeMode::Bisect) => Ok(bisect_code(&outcomes).into()),
         (Err(error), ExitCodeMode::Expect) => Err(error),
         (Err(error), ExitCodeMode::Bisect) => {
@@ -113,6 +113,9 @@ fn run_cases(args: &RunArgs, cache: &CacheArgs) -> Result<Vec<CaseOutcome>, CliE
         runs: args.runs.clone(),
         worker: cache.worker(),
     };
+    if args.format == Format::Human {
+        print_text(&environment_line(&environment, options.device))?;
+    }
     let colour = std::io::stdout().is_terminal() && console::colors_enabled();
     let format = args.format;
     let mut output = Ok(());
@@ -147,13 +150,22 @@ fn device(wanted: DeviceArg, environment: &Environment) -> Result<Device, CliErr
     match wanted {
         DeviceArg::Auto => Ok(default_device(environment)),
         DeviceArg::Cpu => Ok(Device::Cpu),
-        DeviceArg::Cuda if environment.devices.is_empty() => Err(CliError::Usage {
-            message: format!("torch {} sees no CUDA device on this machine", environment.facts.torch),
-            hint: "run on a machine with a GPU and its driver, or with --device cpu; `torchleak doctor` shows the GPUs"
-                .to_owned(),
-        }),
+        DeviceArg::Cuda if environment.devices.is_empty() => {
+            Err(CliError::NoDevice { torch: environment.facts.torch.clone() })
+        }
         DeviceArg::Cuda => Ok(Device::Cuda),
     }
+}
+
+/// What every number below it depends on.
+fn environment_line(environment: &Environment, device: Device) -> String {
+    let facts = &environment.facts;
+    let commit = facts.torch_commit.as_deref().map_or("unknown", |commit| &commit[..commit.len().min(10)]);
+    let device = match (device, environment.devices.first()) {
+        (Device::Cuda, Some(gpu)) => format!("CUDA: {}, allocated bytes", gpu.name),
+        _ => "CPU, bytes in use by the C allocator".to_owned(),
+    };
+    format!("torch {} (commit {commit}), Python {}, {device}\n", facts.torch, facts.python)
 }
 
 fn device_word(device: Device) -> &'static str {
@@ -167,11 +179,14 @@ fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-fn expect_code(outcomes: &[CaseOutcome]) -> ExitCode {
+/// The worst of all cases. A case that cannot run on the device is fine among all, and is no verdict
+/// where it was `named`.
+fn expect_code(outcomes: &[CaseOutcome], named: bool) -> ExitCode {
     let mut worst = ExitCode::Success;
     for outcome in outcomes {
         let code = match &outcome.outcome {
             Outcome::Interrupted => ExitCode::Interrupted,
+            Outcome::Skipped { .. } if named => ExitCode::NoVerdict,
             _ if outcome.is_ok() => ExitCode::Success,
             Outcome::Judged(judgement) if judgement.verdict.is_conclusive() => ExitCode::Unexpected,
             _ => ExitCode::NoVerdict,
@@ -184,10 +199,7 @@ fn expect_code(outcomes: &[CaseOutcome]) -> ExitCode {
 /// Bad if any case leaks, good if all are fixed, else it cannot be told.
 fn bisect_code(outcomes: &[CaseOutcome]) -> BisectCode {
     let leaks = |outcome: &CaseOutcome| {
-        matches!(
-            outcome.verdict(),
-            Some(Verdict::Reproduced | Verdict::Uncollectable | Verdict::OneOff)
-        )
+        matches!(outcome.verdict(), Some(Verdict::Reproduced | Verdict::Uncollectable | Verdict::OneOff))
     };
     if outcomes.iter().any(|outcome| matches!(outcome.outcome, Outcome::Interrupted)) {
         BisectCode::Failure

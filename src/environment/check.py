@@ -94,6 +94,15 @@ def facts():
     answer(found)
 
 
+def bytecode():
+    """Imports what every worker imports; the interpreter keeps the bytecode for all later imports."""
+    import torch
+    import torch._dynamo
+    import torch.utils.checkpoint
+
+    answer({"torch": str(torch.__version__)})
+
+
 def devices():
     """In a process of its own: asking for devices starts CUDA, which can hang or crash with a bad driver."""
     import warnings
@@ -116,4 +125,10 @@ def devices():
     answer({"devices": found})
 
 
-{"interpreter": lambda: answer(interpreter()), "locate": locate, "facts": facts, "devices": devices}[sys.argv[1]]()
+{
+    "interpreter": lambda: answer(interpreter()),
+    "locate": locate,
+    "facts": facts,
+    "bytecode": bytecode,
+    "devices": devices,
+}[sys.argv[1]]()

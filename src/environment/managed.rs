@@ -177,6 +177,7 @@ fn fill(
     if !is_as_wanted(&wanted.torch, &facts.torch) {
         return Err(EnvironmentError::WrongTorch { wanted: wanted.torch.to_string(), found: facts.torch });
     }
+    check::write_bytecode(&place.python())?;
     let marker = Marker { requirements: wanted.requirements(), facts };
     let io = |source| EnvironmentError::Io { action: "write", path: place.marker(), source };
     let text = serde_json::to_string_pretty(&marker).map_err(|error| io(error.into()))?;

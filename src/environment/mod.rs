@@ -68,16 +68,14 @@ impl Environment {
         }
     }
 
-    /// A command that runs the interpreter with nothing of the surroundings mixed into a managed environment, and
-    /// with nothing written into an environment of the user's.
+    /// A command that runs the interpreter, with nothing of the surroundings mixed into a managed environment. It
+    /// writes nothing into any environment: the bytecode of a managed one was written when it was made.
     pub fn command(&self) -> Command {
         let mut command = Command::new(&self.python);
-        match self.origin {
-            Origin::Given => command.env("PYTHONDONTWRITEBYTECODE", "1"),
-            Origin::Managed { .. } => {
-                command.env_remove("PYTHONPATH").env_remove("PYTHONHOME").env("PYTHONNOUSERSITE", "1")
-            }
-        };
+        command.env("PYTHONDONTWRITEBYTECODE", "1");
+        if let Origin::Managed { .. } = self.origin {
+            command.env_remove("PYTHONPATH").env_remove("PYTHONHOME").env("PYTHONNOUSERSITE", "1");
+        }
         command
     }
 }

@@ -132,10 +132,7 @@ pub fn garbage_per_step(recording: &Recording, place: Place, warmup: u32) -> Opt
 
 /// The first step at which two arms report different losses, with both. Arms do the same work from
 /// the same seed, so any difference means that they are not the same experiment.
-pub fn step_losses_differ(
-    one: &Recording,
-    other: &Recording,
-) -> Option<(u32, Option<f64>, Option<f64>)> {
+pub fn step_losses_differ(one: &Recording, other: &Recording) -> Option<(u32, Option<f64>, Option<f64>)> {
     one.losses()
         .into_iter()
         .zip(other.losses())

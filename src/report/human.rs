@@ -103,9 +103,10 @@ fn steps_table(outcome: &CaseOutcome) -> Option<String> {
         let freed = with.zip(after).and_then(|(record, collected)| {
             Some(judged(&record.memory)? as f64 - judged(&collected.memory)? as f64)
         });
-        let garbage = diagnosis.garbage.get(index).map(|record| {
-            record.census.values().map(|storages| storages.bytes).sum::<u64>().to_string()
-        });
+        let garbage = diagnosis
+            .garbage
+            .get(index)
+            .map(|record| record.census.values().map(|storages| storages.bytes).sum::<u64>().to_string());
         let warm = if step <= outcome.warmup { "warm-up" } else { "" };
         let cells = [
             warm.to_owned(),
@@ -114,7 +115,7 @@ fn steps_table(outcome: &CaseOutcome) -> Option<String> {
             without.and_then(|record| judged(&record.memory)).map_or_else(missing, shown),
             after.and_then(|collected| judged(&collected.memory)).map_or_else(missing, shown),
             freed.map_or_else(missing, human),
-            garbage.map_or_else(missing, |bytes| bytes),
+            garbage.unwrap_or_else(missing),
         ];
         table.add_row(cells.map(|text| {
             let cell = Cell::new(text);

@@ -29,7 +29,8 @@ impl<'a> ProgressWatcher<'a> {
     pub fn new(print: impl FnMut(&CaseOutcome) + 'a) -> Self {
         let bar = console::user_attended_stderr().then(|| {
             let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-            let style = ProgressStyle::with_template("{spinner:.cyan} {pos}/{len} arms [{elapsed}] {wide_msg}");
+            let style =
+                ProgressStyle::with_template("{spinner:.cyan} {pos}/{len} arms [{elapsed}] {wide_msg}");
             bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
             bar.enable_steady_tick(Duration::from_millis(120));
             bar.set_message("importing torch");

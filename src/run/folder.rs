@@ -114,7 +114,16 @@ fn make_new(runs: &Path, name: &str) -> Result<PathBuf, (PathBuf, io::Error)> {
 /// among them.
 fn relevant_variables() -> Vec<String> {
     const PREFIXES: [&str; 10] = [
-        "PYTHON", "PYTORCH_", "TORCH", "CUDA_", "CUBLAS_", "OMP_", "MKL_", "KMP_", "MALLOC_", "GLIBC_TUNABLES",
+        "PYTHON",
+        "PYTORCH_",
+        "TORCH",
+        "CUDA_",
+        "CUBLAS_",
+        "OMP_",
+        "MKL_",
+        "KMP_",
+        "MALLOC_",
+        "GLIBC_TUNABLES",
     ];
     let mut found: Vec<String> = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))

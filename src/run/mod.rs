@@ -56,9 +56,7 @@ impl RunError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Worker(error) => Some(error.hint().to_owned()),
-            Self::Folder { .. } => {
-                Some("choose another folder with --runs, or free some space".to_owned())
-            }
+            Self::Folder { .. } => Some("choose another folder with --runs, or free some space".to_owned()),
             Self::Case(_) => None,
         }
     }

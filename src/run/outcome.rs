@@ -38,7 +38,9 @@ pub struct CaseOutcome {
 pub enum Outcome {
     Judged(Judgement),
     /// The case cannot run on this device and nobody asked for it by name.
-    Skipped { reason: String },
+    Skipped {
+        reason: String,
+    },
     /// Ctrl-C came first.
     Interrupted,
 }

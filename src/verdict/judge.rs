@@ -1,7 +1,7 @@
 //! The rules.
 
-use crate::measure::{Place, Recording, step_losses_differ};
 use crate::bytes::human;
+use crate::measure::{Place, Recording, step_losses_differ};
 
 use super::{Control, Numbers, Verdict};
 

@@ -51,7 +51,10 @@ impl Ending {
                 format!("was killed by signal {signal} ({}){hint}", signal_name(*signal))
             }
             Self::TimedOut { after } => {
-                format!("ran past its deadline of {} s and was killed (raise it with --deadline)", after.as_secs())
+                format!(
+                    "ran past its deadline of {} s and was killed (raise it with --deadline)",
+                    after.as_secs()
+                )
             }
             Self::Garbage { line } => {
                 format!("wrote a line that is no message of the protocol and was killed: {line}")
@@ -60,7 +63,9 @@ impl Ending {
             Self::ImportFailed(failure) => {
                 format!("could not start, because torch cannot be imported: {}", failure.message)
             }
-            Self::NotRecorded { reason } => format!("was stopped, because its events cannot be saved: {reason}"),
+            Self::NotRecorded { reason } => {
+                format!("was stopped, because its events cannot be saved: {reason}")
+            }
             Self::Interrupted => "was interrupted".to_owned(),
         }
     }

@@ -15,8 +15,8 @@ use rustix::process::{Pid, Signal};
 use torchleak_protocol::ArmSpec;
 
 use super::WorkerError;
-use crate::environment::Environment;
 use super::pipes::{Message, Tail, read_host, read_output};
+use crate::environment::Environment;
 
 /// How long a host may take to end its children and itself once its socket is closed.
 const GRACE: Duration = Duration::from_secs(3);

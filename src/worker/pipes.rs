@@ -156,7 +156,10 @@ mod tests {
 
     #[test]
     fn bytes_that_are_no_text_do_not_end_the_reading() {
-        assert_eq!(lines_of(b"\xff\xfe\nafter\n"), [("\u{fffd}\u{fffd}".to_owned(), true), ("after".to_owned(), true)]);
+        assert_eq!(
+            lines_of(b"\xff\xfe\nafter\n"),
+            [("\u{fffd}\u{fffd}".to_owned(), true), ("after".to_owned(), true)]
+        );
     }
 
     #[test]

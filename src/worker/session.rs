@@ -24,6 +24,10 @@ const PULSE: Duration = Duration::from_millis(50);
 /// How long the pipes of a process that is gone are still read.
 const DRAIN: Duration = Duration::from_secs(2);
 
+/// How long a host may take to start a child, the import of torch included. An arm's own deadline
+/// begins when its child runs.
+const START_DEADLINE: Duration = Duration::from_secs(600);
+
 /// How often a host that dies is replaced before the rest of the jobs is given up.
 const MOST_HOSTS: u32 = 3;
 
@@ -214,7 +218,7 @@ impl<'a> Session<'a> {
         let mut host = Host::start(environment, bundle, self.sender.clone())?;
         // The first word comes before anything slow, so that an interpreter that cannot load the
         // probe is told apart from one in which torch is broken.
-        let limit = Instant::now() + self.options.deadline;
+        let limit = Instant::now() + START_DEADLINE;
         loop {
             match self.messages.recv_timeout(PULSE) {
                 Ok(Message::Host(event @ HostEvent::Ready { .. })) => {
@@ -350,12 +354,16 @@ impl<'a> Session<'a> {
         let late: Vec<(u64, bool)> = self
             .running
             .iter()
-            .filter(|(_, running)| running.exited.is_none() && running.since.elapsed() > deadline)
+            .filter(|(_, running)| running.exited.is_none())
+            .filter(|(_, running)| {
+                running.since.elapsed() > if running.pid.is_some() { deadline } else { START_DEADLINE }
+            })
             .filter(|(_, running)| !matches!(running.ending, Some(Ending::TimedOut { .. })))
             .map(|(arm, running)| (*arm, running.pid.is_some()))
             .collect();
         for (arm, has_child) in late {
-            self.stop(arm, Ending::TimedOut { after: deadline });
+            let after = if has_child { deadline } else { START_DEADLINE };
+            self.stop(arm, Ending::TimedOut { after });
             if !has_child && let Some(host) = &mut self.host {
                 // The host itself hangs, most likely in the import of torch.
                 host.kill();

@@ -13,8 +13,8 @@ mod event;
 mod record;
 
 pub use command::{
-    Activation, ArmSpec, Backend, Block, Checkpoint, CheckpointMode, Collection, Command, Compile, Device, DisableApi,
-    DisableSite, Dtype, Input, Llama3, Optimizer, Policy, Program, Start,
+    Activation, ArmSpec, Backend, Block, Checkpoint, CheckpointMode, Collection, Command, Compile, Device,
+    DisableApi, DisableSite, Dtype, Input, Llama3, Optimizer, Policy, Program, Start,
 };
 pub use event::{ArmEvent, ArmFacts, Failure, FailureKind, HostEvent};
 pub use record::{Census, Collected, DeviceMemory, GarbageRecord, Memory, StepRecord, Storages};

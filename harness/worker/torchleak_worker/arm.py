@@ -69,7 +69,7 @@ def _run_steps(command: SimpleNamespace, reporter: Reporter) -> int:
     return loop.run_measured(command.steps, command.policy, program, meter, reporter)
 
 
-def _device(command: SimpleNamespace):  # noqa: ANN202 - torch is not imported at module level
+def _device(command: SimpleNamespace):
     import torch
 
     torch.set_num_threads(command.threads)

@@ -1,0 +1,222 @@
+//! The command line as a user meets it: outputs, errors and exit codes.
+
+mod support;
+
+use rstest::rstest;
+use support::Context;
+
+/// A program that keeps one cycle with `size` bytes a step.
+fn leaks(size: &str) -> String {
+    format!(
+        "def setup(ctx):\n    return ctx\n\
+         def step(ctx):\n    cycle = [ctx.torch.zeros({size}, dtype=ctx.torch.uint8)]\n    cycle.append(cycle)\n    \
+         return {{'loss': 2.5, 'tokens': 1000}}\n"
+    )
+}
+
+#[test]
+fn a_person_reads_a_table_then_the_verdict_with_its_numbers_and_the_reason() {
+    let context = Context::new();
+    let keys = "device: cpu\nretains: {tensors: [{name: payload, shape: [65536], dtype: uint8, per: step}]}\n\
+                expect: [{verdict: reproduced}]";
+    let path = context.program_case("plants", &leaks("65536"), keys);
+    let finished = context.run(["run", "--device", "cpu", path.to_str().unwrap()]);
+    assert_eq!(finished.code, 0, "{}\n{}", finished.stdout, finished.stderr);
+    let mut settings = insta::Settings::clone_current();
+    settings.set_snapshot_path("../snapshots");
+    settings.set_omit_expression(true);
+    for (pattern, shown) in [
+        (r"\d{8}T\d{6}Z", "[TIME]"),
+        (r" +-?\d+(\.\d\d)? (B|KiB|MiB|GiB)", "  [SIZE]"),
+        (r"(?m)^ +step.*$", "  [HEADER]"),
+        (
+            r"torch \S+ \(commit \w+\), Python \S+, CPU",
+            "torch [VERSION] (commit [COMMIT]), Python [VERSION], CPU",
+        ),
+    ] {
+        settings.add_filter(pattern, shown);
+    }
+    settings.bind(|| insta::assert_snapshot!("a_run_for_a_person", finished.stdout));
+}
+
+#[test]
+fn titan_lines_are_printed_for_every_arm() {
+    let context = Context::new();
+    let path = context.program_case(
+        "plants",
+        &leaks("65536"),
+        "device: cpu\narms: [uncollected, collected, periodic: {gc_freq: 2}]\nexpect: [{verdict: reproduced}]",
+    );
+    let finished = context.run(["run", "--device", "cpu", "--format", "titan", path.to_str().unwrap()]);
+    assert_eq!(finished.code, 0, "{}\n{}", finished.stdout, finished.stderr);
+    let steps: Vec<&str> = finished.stdout.lines().filter(|line| line.starts_with("step: ")).collect();
+    assert_eq!(steps.len(), 15);
+    for step in steps {
+        assert!(
+            step.contains("  loss:  2.50000  memory: ")
+                && step.contains("GiB(")
+                && step.contains("%)  tps: "),
+            "{step}"
+        );
+    }
+    let collections = finished.stdout.matches("[GC] Forced collection of generation ").count();
+    assert_eq!(collections, 5 + 2);
+}
+
+#[rstest]
+#[case(&["run", "sac-stok"], "sac-stock")]
+#[case(&["run", "nowhere.yaml"], "nowhere.yaml")]
+#[case(&["run", "./"], "this is a folder")]
+#[case(&["run", "--torch", "banana"], "banana")]
+#[case(&["run", "--python", "python3", "--torch", "2.13.0"], "--torch")]
+#[case(&["run", "--all", "sac-stock"], "--all")]
+#[case(&["run", "--deadline", "0"], "--deadline")]
+#[case(&["run", "--memory-limit", "much"], "--memory-limit")]
+#[case(&["run", "--format", "xml"], "xml")]
+#[case(&["env", "prune"], "--older-than")]
+#[case(&["explode"], "explode")]
+fn bad_usage_has_exit_code_2_and_names_the_culprit(#[case] arguments: &[&str], #[case] culprit: &str) {
+    let context = Context::new();
+    let mut command = context.command();
+    command.env_remove("TORCHLEAK_PYTHON").env_remove("TORCHLEAK_TORCH").args(arguments);
+    let finished = support::Finished::of(command.output().unwrap());
+    assert_eq!(finished.code, 2, "{}", finished.stderr);
+    assert!(finished.stderr.contains(culprit), "{}", finished.stderr);
+    assert_eq!(finished.stdout, "", "an error belongs on standard error");
+}
+
+#[rstest]
+#[case(&["run", "--python", "/nonexistent/python"], "/nonexistent/python")]
+#[case(&["run", "--python", "/bin/cat"], "/bin/cat")]
+fn no_environment_has_exit_code_3_with_the_path(#[case] arguments: &[&str], #[case] culprit: &str) {
+    let finished = Context::new().run(arguments);
+    assert_eq!(finished.code, 3, "{}", finished.stderr);
+    assert!(finished.stderr.contains(culprit) && finished.stderr.contains("try: "), "{}", finished.stderr);
+}
+
+#[test]
+fn cuda_where_there_is_none_has_exit_code_3() {
+    if std::path::Path::new("/dev/nvidiactl").exists() {
+        support::skipped("cuda_where_there_is_none_has_exit_code_3", "this machine has a GPU");
+        return;
+    }
+    let finished = Context::new().run(["run", "--device", "cuda"]);
+    assert_eq!(finished.code, 3, "{}", finished.stderr);
+    assert!(finished.stderr.contains("sees no CUDA device"), "{}", finished.stderr);
+}
+
+#[test]
+fn a_run_folder_that_cannot_be_made_is_an_error_with_its_path() {
+    let context = Context::new();
+    context.write("file", "");
+    let finished = context.run(["run", "--runs", "file/runs"]);
+    assert_eq!(finished.code, 4, "{}", finished.stderr);
+    assert!(
+        finished.stderr.contains("file/runs") && finished.stderr.contains("--runs"),
+        "{}",
+        finished.stderr
+    );
+}
+
+#[rstest]
+#[case::leak("65536", "reproduced", "expect", 0)]
+#[case::leak_that_should_be_fixed("65536", "fixed", "expect", 1)]
+#[case::leak_in_a_bisection("65536", "fixed", "bisect", 1)]
+#[case::no_leak_in_a_bisection("0", "reproduced", "bisect", 0)]
+fn the_exit_code_says_what_was_asked_for(
+    #[case] size: &str,
+    #[case] expected: &str,
+    #[case] mode: &str,
+    #[case] code: i32,
+) {
+    let context = Context::new();
+    let keys = format!("device: cpu\nexpect: [{{verdict: {expected}}}]");
+    let path = context.program_case("plants", &leaks(size), &keys);
+    let finished = context.run(["run", "--device", "cpu", "--exit-code", mode, path.to_str().unwrap()]);
+    assert_eq!(finished.code, code, "{}\n{}", finished.stdout, finished.stderr);
+}
+
+#[test]
+fn a_bisection_skips_what_has_no_environment_and_stops_at_bad_usage() {
+    let context = Context::new();
+    let code =
+        |arguments: &[&str]| context.run(["run", "--exit-code", "bisect"].iter().chain(arguments)).code;
+    assert_eq!(code(&["--python", "/nonexistent/python"]), 125);
+    assert_eq!(code(&["no-such-case"]), 128);
+}
+
+#[test]
+fn a_case_for_another_device_is_said_to_be_skipped() {
+    let context = Context::new();
+    let path = context.program_case("on-cuda", &leaks("16"), "device: cuda");
+    let (document, code) = context.run_json(&["--device", "cpu", path.to_str().unwrap()]);
+    assert_eq!(document["cases"][0]["skipped"], true);
+    assert_eq!(document["cases"][0]["verdict"], serde_json::Value::Null);
+    assert_eq!(document["cases"][0]["reason"], "the case is about CUDA and this run is on the CPU");
+    assert_eq!(code, 4, "a case that was asked for by name and not run has no verdict");
+}
+
+#[test]
+fn a_case_that_needs_more_memory_than_there_is_is_refused_with_both_numbers() {
+    let context = Context::new();
+    let path = context.program_case("huge", &leaks("16"), "device: cpu\nmemory: 900TiB");
+    let (document, code) = context.run_json(&["--device", "cpu", path.to_str().unwrap()]);
+    let reason = document["cases"][0]["reason"].as_str().unwrap();
+    assert!(reason.starts_with("an arm needs 900.00 TiB of memory and "), "{reason}");
+    assert_eq!(code, 4);
+}
+
+#[test]
+fn a_cold_arm_has_not_imported_dynamo_and_a_warm_one_has() {
+    let program = "\
+import sys
+def setup(ctx):
+    return 'torch._dynamo' in sys.modules
+def step(state):
+    return float(state)
+";
+    let context = Context::new();
+    let cold = context.program_case("cold", program, "device: cpu\nimports: cold");
+    let warm = context.program_case("warm", program, "device: cpu\nimports: warm");
+    let (document, code) =
+        context.run_json(&["--device", "cpu", cold.to_str().unwrap(), warm.to_str().unwrap()]);
+    assert_eq!(code, 0, "{document:#}");
+    let loss = |name| &support::case(&document, name)["arms"]["uncollected"]["steps"][0]["loss"];
+    assert_eq!((loss("cold").as_f64(), loss("warm").as_f64()), (Some(0.0), Some(1.0)));
+}
+
+#[test]
+fn the_list_names_every_shipped_case() {
+    let finished = Context::new().run(["list"]);
+    assert_eq!(finished.code, 0);
+    for entry in std::fs::read_dir("cases").unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|extension| extension == "yaml") {
+            let name = path.file_stem().unwrap().to_str().unwrap();
+            assert!(finished.stdout.contains(name), "{name} is not in\n{}", finished.stdout);
+        }
+    }
+}
+
+#[test]
+fn the_printed_schema_is_the_committed_one() {
+    let finished = Context::new().run(["schema"]);
+    assert_eq!(finished.stdout.trim(), std::fs::read_to_string("cases/schema.json").unwrap().trim());
+}
+
+#[test]
+fn doctor_names_what_a_run_needs() {
+    let (code, document) = {
+        let finished = Context::new().run(["doctor", "--format", "json"]);
+        (finished.code, serde_json::from_str::<serde_json::Value>(&finished.stdout).unwrap())
+    };
+    let names: Vec<&str> =
+        document["checks"].as_array().unwrap().iter().filter_map(|check| check["name"].as_str()).collect();
+    for name in ["uv", "gpu", "disk", "memory", "cores", "cache"] {
+        assert!(
+            names.iter().any(|found| found.to_lowercase().contains(name)),
+            "{name} is not among {names:?}"
+        );
+    }
+    assert_eq!(code == 0, document["well"] == true);
+}

@@ -1,0 +1,96 @@
+//! Ctrl-C in the middle of a run: nothing is left running and nothing recorded is lost.
+
+mod support;
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use rstest::rstest;
+use rustix::process::{Pid, Signal, kill_process};
+use support::Context;
+
+/// Each step starts a child of its own in the background and notes its pid, then takes a while.
+const SLOW: &str = "\
+import os, subprocess, time
+def setup(ctx):
+    note(os.getpid())
+    note(os.getppid())
+    child = subprocess.Popen(['sleep', '600'])
+    note(child.pid)
+    return child
+def note(pid):
+    with open(os.path.join(os.path.dirname(__file__), 'pids'), 'a') as file:
+        file.write(f'{pid}\\n')
+def step(state):
+    time.sleep(0.2)
+    return 1.0
+";
+
+fn wait_until(what: &str, seconds: u64, mut holds: impl FnMut() -> bool) {
+    let limit = Instant::now() + Duration::from_secs(seconds);
+    while !holds() {
+        assert!(Instant::now() < limit, "{what} did not come true within {seconds} s");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn start(context: &Context) -> Child {
+    let yaml = context.program_case("slow", SLOW, "device: cpu");
+    let long = std::fs::read_to_string(&yaml).unwrap().replace("steps: 5", "steps: 500");
+    let yaml = context.write("slow.yaml", &long);
+    let mut command = context.command();
+    command.args(["run", "--device", "cpu"]).arg(yaml).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.spawn().unwrap()
+}
+
+fn events(context: &Context) -> Option<PathBuf> {
+    let run = std::fs::read_dir(context.path().join("runs")).ok()?.next()?.ok()?.path();
+    Some(run.join("events.jsonl"))
+}
+
+fn steps_in(events: &Path) -> usize {
+    let text = std::fs::read_to_string(events).unwrap_or_default();
+    text.lines().filter(|line| line.contains(r#""event":"step""#)).count()
+}
+
+fn pids(context: &Context) -> Vec<i32> {
+    let text = std::fs::read_to_string(context.path().join("pids")).unwrap();
+    text.lines().map(|line| line.parse().unwrap()).collect()
+}
+
+/// A zombie that its parent has not reaped yet runs no more.
+fn is_running(pid: i32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
+}
+
+fn signal(child: &Child, signal: Signal) {
+    kill_process(Pid::from_child(child), signal).unwrap();
+}
+
+#[rstest]
+#[case::ctrl_c(Signal::INT)]
+#[case::terminate(Signal::TERM)]
+fn an_interrupted_run_keeps_its_events_and_leaves_no_process(#[case] with: Signal) {
+    let context = Context::new();
+    let child = start(&context);
+    wait_until("two steps on disk", 120, || events(&context).is_some_and(|path| steps_in(&path) >= 2));
+    signal(&child, with);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", String::from_utf8_lossy(&output.stderr));
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(said.contains("interrupted") && said.contains("kept in"), "{said}");
+    assert!(steps_in(&events(&context).unwrap()) >= 2);
+    wait_until("every process gone", 10, || !pids(&context).into_iter().any(is_running));
+}
+
+#[test]
+fn a_torchleak_that_is_killed_takes_its_workers_along() {
+    let context = Context::new();
+    let mut child = start(&context);
+    wait_until("two steps on disk", 120, || events(&context).is_some_and(|path| steps_in(&path) >= 2));
+    signal(&child, Signal::KILL);
+    child.wait().unwrap();
+    wait_until("every process gone", 10, || !pids(&context).into_iter().any(is_running));
+}

@@ -1,0 +1,91 @@
+//! What the integration tests share: one context that owns a test's temporary folder, writes cases
+//! into it and runs the real binary there.
+
+#![allow(dead_code, reason = "each test binary uses a part of it")]
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+/// One test's folder.
+pub struct Context {
+    folder: tempfile::TempDir,
+}
+
+/// What a finished torchleak said.
+pub struct Finished {
+    pub code: i32,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Context {
+    pub fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap() }
+    }
+
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Writes a case with a program of its own; gives the path of the YAML.
+    pub fn program_case(&self, name: &str, program: &str, keys: &str) -> PathBuf {
+        self.write(&format!("{name}.py"), program);
+        let yaml =
+            format!("name: {name}\nsummary: A case of the tests.\nprogram: {name}.py\nsteps: 5\n{keys}\n");
+        let yaml =
+            if keys.contains("expect:") { yaml } else { format!("{yaml}expect: [{{verdict: fixed}}]\n") };
+        self.write(&format!("{name}.yaml"), &yaml)
+    }
+
+    pub fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+
+    /// The binary, standing in the test's folder. Which environment it uses is for the variables
+    /// `TORCHLEAK_TORCH`, `TORCHLEAK_PYTHON` and `TORCHLEAK_DEVICE` to say.
+    pub fn command(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_torchleak"));
+        command.current_dir(self.path()).stdin(Stdio::null()).env("NO_COLOR", "1");
+        command
+    }
+
+    pub fn run<S: AsRef<std::ffi::OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Finished {
+        Finished::of(self.command().args(arguments).output().unwrap())
+    }
+
+    /// Runs cases and gives the JSON document with the exit code.
+    pub fn run_json(&self, arguments: &[&str]) -> (Value, i32) {
+        let finished = self.run(["run", "--format", "json"].iter().chain(arguments));
+        let document = serde_json::from_str(&finished.stdout).unwrap_or_else(|error| {
+            panic!("no JSON on stdout ({error}):\n{}\n{}", finished.stdout, finished.stderr)
+        });
+        (document, finished.code)
+    }
+}
+
+impl Finished {
+    pub fn of(output: Output) -> Self {
+        Self {
+            code: output.status.code().unwrap_or(-1),
+            stdout: String::from_utf8(output.stdout).unwrap(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+}
+
+/// The case of that name in a document.
+pub fn case<'a>(document: &'a Value, name: &str) -> &'a Value {
+    let cases = document["cases"].as_array().unwrap();
+    cases.iter().find(|case| case["name"] == name).unwrap_or_else(|| panic!("no case {name} in {document:#}"))
+}
+
+/// Says on the terminal that something is not tested here. The test harness hides what `eprintln!`
+/// prints in a test that passes, and a skip must be seen.
+pub fn skipped(what: &str, reason: &str) {
+    let _ = writeln!(std::io::stderr(), "SKIPPED {what}: {reason}");
+}

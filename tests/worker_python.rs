@@ -1,0 +1,39 @@
+//! The Python tests of the worker, in an environment of torchleak's own that has what they need
+//! besides torch: an independent llama layer to compare with, and pytest.
+
+mod support;
+
+use std::io::Write;
+use std::path::Path;
+
+use support::{Context, skipped};
+
+#[test]
+fn the_workers_own_tests_pass() {
+    let name = "the_workers_own_tests_pass";
+    if std::env::var_os("TORCHLEAK_PYTHON").is_some_and(|python| !python.is_empty()) {
+        skipped(
+            name,
+            "TORCHLEAK_PYTHON names an environment that is used as it is, and transformers may be missing",
+        );
+        return;
+    }
+    let context = Context::new();
+    let added = context.run(["env", "add", "--with", "transformers==5.24.0", "--with", "pytest==9.2.0"]);
+    assert_eq!(added.code, 0, "{}", added.stderr);
+    let worker = Path::new(env!("CARGO_MANIFEST_DIR")).join("harness/worker");
+    let bundle = torchleak::worker::unpack(context.path()).unwrap();
+    let output = std::process::Command::new(added.stdout.trim())
+        .args(["-m", "pytest", "--quiet", "-p", "no:cacheprovider"])
+        .current_dir(worker)
+        // The probe is in the bundle; the package beside it is hidden by the one under test.
+        .env("PYTHONPATH", bundle)
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .env("OMP_NUM_THREADS", "1")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
+    // How many tests ran is worth a line; the harness hides what a passing test prints.
+    let _ = writeln!(std::io::stderr(), "pytest: {}", said.lines().last().unwrap_or_default());
+}

@@ -6,7 +6,6 @@ events about the children go out.
 """
 
 import contextlib
-import gc
 import os
 import select
 import signal
@@ -95,32 +94,25 @@ class Host:
         self.send({"event": "started", "arm": command.arm, "pid": pid, "start": start, "reason": reason})
 
     def import_torch(self) -> None:
-        """Imports what every warm arm needs, once, and takes it out of the collector's sight.
-
-        A frozen object is never visited by a collection, so each forced collect of an arm costs what
-        the arm made and not the four hundred thousand objects of the imports.
-        """
+        """Imports what every warm arm needs, once."""
         if self.imported:
             return
         started = time.perf_counter()
         try:
-            import torch
-
             from torchleak_worker import warm
 
-            warm.import_lazy_modules()
+            warm.import_and_freeze()
+            import torch
         except BaseException as error:
             self.send({"event": "import_failed", **failure.describe(error)})
             raise SystemExit(1) from error
         self.imported = True
-        gc.collect()
-        gc.freeze()
         self.send(
             {
                 "event": "imported",
                 "seconds": time.perf_counter() - started,
                 "torch": torch.__version__,
-                "frozen_objects": gc.get_freeze_count(),
+                "frozen_objects": warm.frozen_objects(),
                 "threads": probe.thread_count() or 0,
             }
         )

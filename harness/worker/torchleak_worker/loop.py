@@ -10,6 +10,8 @@ from typing import Any
 import torch
 import torchleak_probe as probe
 
+from torchleak_worker import warm
+
 # A finalizer can release more on the next pass; one that always makes new garbage must not hang us.
 _MOST_PASSES = 10
 
@@ -172,7 +174,7 @@ def facts(device: torch.device, meter: CpuMeter, program: Any) -> dict[str, Any]
         "device_name": name,
         "device_memory": total,
         "gc_enabled": gc.isenabled(),
-        "frozen_objects": gc.get_freeze_count(),
+        "frozen_objects": warm.frozen_objects(),
         "threads": torch.get_num_threads(),
         "allocator_settings": [
             f"{key}={os.environ[key]}" for key in _ALLOCATOR_VARIABLES if key in os.environ

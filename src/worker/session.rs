@@ -28,8 +28,9 @@ const DRAIN: Duration = Duration::from_secs(2);
 /// begins when its child runs.
 const START_DEADLINE: Duration = Duration::from_secs(600);
 
-/// How often a host that dies is replaced before the rest of the jobs is given up.
-const MOST_HOSTS: u32 = 3;
+/// How many hosts in a row may die before any of their arms is done, until the rest is given up. A host
+/// that did something was sound, and what killed it is among the arms that ended with it.
+const MOST_BARREN_HOSTS: u32 = 2;
 
 /// Takes one line that an arm printed.
 pub type LogSink = Arc<dyn Fn(&str) + Send + Sync>;
@@ -90,7 +91,11 @@ pub struct Session<'a> {
     messages: Receiver<Message>,
     sender: Sender<Message>,
     host: Option<Host>,
-    hosts_started: u32,
+    /// Whether there was a host before: the next one runs the jobs of every host again.
+    had_host: bool,
+    /// Whether any arm was done in the present host.
+    is_fruitful: bool,
+    barren_hosts: u32,
     waiting: VecDeque<Job>,
     per_host: Vec<Job>,
     running: BTreeMap<u64, Running>,
@@ -139,7 +144,9 @@ impl<'a> Session<'a> {
             messages,
             sender,
             host: None,
-            hosts_started: 0,
+            had_host: false,
+            is_fruitful: false,
+            barren_hosts: 0,
             waiting: jobs.into(),
             per_host,
             running: BTreeMap::new(),
@@ -240,14 +247,15 @@ impl<'a> Session<'a> {
             }
         }
         self.host = Some(host);
-        if self.hosts_started > 0 {
+        if self.had_host {
             for job in self.per_host.iter().rev() {
                 if !self.waiting.iter().any(|waiting| waiting.spec.arm == job.spec.arm) {
                     self.waiting.push_front(job.clone());
                 }
             }
         }
-        self.hosts_started += 1;
+        self.had_host = true;
+        self.is_fruitful = false;
         Ok(())
     }
 
@@ -382,7 +390,9 @@ impl<'a> Session<'a> {
             .collect();
         for arm in over {
             if let Some(running) = self.running.remove(&arm) {
-                self.observer.ended(arm, running.conclude());
+                let ending = running.conclude();
+                self.is_fruitful |= ending == Ending::Done;
+                self.observer.ended(arm, ending);
             }
         }
     }
@@ -406,7 +416,8 @@ impl<'a> Session<'a> {
             };
             self.observer.ended(arm, ending);
         }
-        if self.hosts_started >= MOST_HOSTS {
+        self.barren_hosts = if self.is_fruitful { 0 } else { self.barren_hosts + 1 };
+        if self.barren_hosts >= MOST_BARREN_HOSTS {
             for job in std::mem::take(&mut self.waiting) {
                 self.observer.ended(job.spec.arm, Ending::HostDied { output: output.clone() });
             }

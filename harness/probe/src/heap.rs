@@ -41,7 +41,11 @@ pub fn tracked_instances<'py>(py: Python<'py>, test: &mut InstanceTest) -> PyRes
         // call; it makes no tracked object, as the function demands.
         unsafe { visit(collect_instance, (&raw mut search).cast()) };
         // SAFETY: the callback took one reference to each object for us.
-        return Ok(search.found.into_iter().map(|object| unsafe { Bound::from_owned_ptr(py, object) }).collect());
+        return Ok(search
+            .found
+            .into_iter()
+            .map(|object| unsafe { Bound::from_owned_ptr(py, object) })
+            .collect());
     }
     let objects = py.import("gc")?.call_method0("get_objects")?.cast_into::<PyList>()?;
     Ok(listed_instances(&objects, test))
@@ -82,7 +86,11 @@ fn visit_objects() -> Option<VisitObjects> {
         // SAFETY: dlsym is given a valid C string, and CPython documents the type of what it finds.
         unsafe {
             let symbol = libc::dlsym(libc::RTLD_DEFAULT, c"PyUnstable_GC_VisitObjects".as_ptr());
-            if symbol.is_null() { None } else { Some(std::mem::transmute::<*mut c_void, VisitObjects>(symbol)) }
+            if symbol.is_null() {
+                None
+            } else {
+                Some(std::mem::transmute::<*mut c_void, VisitObjects>(symbol))
+            }
         }
     })
 }

@@ -67,9 +67,14 @@ pub enum Start {
 pub enum Program {
     Llama3(Box<Block>),
     /// A Python file that defines `setup(ctx)` and `step(state)`.
-    File { path: String, dtype: Dtype },
+    File {
+        path: String,
+        dtype: Dtype,
+    },
     /// The positive control: each step leaves one cycle that holds one tensor of `bytes` bytes.
-    PlantedCycle { bytes: u64 },
+    PlantedCycle {
+        bytes: u64,
+    },
 }
 
 /// The llama3 program: model, data, optimizer and what is done to the block.

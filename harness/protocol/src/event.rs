@@ -32,7 +32,9 @@ pub enum ArmEvent {
     /// The arm gives up. It exits after this line.
     Failed(Failure),
     /// All steps are done.
-    Ended { steps: u32 },
+    Ended {
+        steps: u32,
+    },
 }
 
 /// What the numbers of an arm depend on, recorded by the arm itself.

@@ -10,11 +10,15 @@
 
 mod command;
 mod event;
+mod graph;
 mod record;
 
 pub use command::{
-    Activation, ArmSpec, Backend, Block, Checkpoint, CheckpointMode, Collection, Command, Compile, Device, DisableApi,
-    DisableSite, Dtype, Input, Llama3, Optimizer, Policy, Program, Start,
+    Activation, ArmSpec, Backend, Block, Checkpoint, CheckpointMode, Collection, Command, Compile, Device,
+    DisableApi, DisableSite, Dtype, Input, Llama3, Optimizer, Policy, Program, Start,
 };
 pub use event::{ArmEvent, ArmFacts, Failure, FailureKind, HostEvent};
+pub use graph::{
+    CycleReport, CycleSeconds, Edge, EdgeKind, Finding, Hop, Node, NodeKind, TensorGroup, TensorInfo,
+};
 pub use record::{Census, Collected, DeviceMemory, GarbageRecord, Memory, StepRecord, Storages};

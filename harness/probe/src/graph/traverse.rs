@@ -114,8 +114,8 @@ struct Visitor<'a, 'py> {
     graph: Graph,
     index: Index,
     readers: &'a Readers<'py>,
-    /// Objects that can hold references and that the collector does not list, because it saw no
-    /// need to track them or an extension did not ask for it.
+    /// Objects of the graph that the list lacks: made since, or never shown to the collector by the
+    /// extension that made them.
     hidden: HashMap<usize, u32>,
     /// Addresses lately met that are no part of the graph, such as modules' globals.
     strangers: [usize; 1024],
@@ -160,11 +160,16 @@ impl Visitor<'_, '_> {
         unsafe {
             let id = self.graph.types.of(self.readers, object);
             let facts = self.graph.types.facts(id);
-            // A type's own references lead everywhere, and a tracked object that is not listed is no
-            // garbage.
+            // A type's own references lead everywhere. Python itself leaves a tuple or dict untracked
+            // only while it holds nothing that could be part of a cycle, so these hide nothing.
+            // A tracked object that is not listed is no garbage, unless nothing but the object that is
+            // being visited holds it: so it is with a dict that was made for an instance since the
+            // collection, when somebody looked at its attributes.
             let is_hidden = facts.kind != NodeKind::Type
                 && facts.may_traverse(object).is_some()
-                && ffi::PyObject_GC_IsTracked(object) == 0;
+                && (ffi::Py_REFCNT(object) == 1
+                    || !matches!(facts.kind, NodeKind::Tuple | NodeKind::Dict)
+                        && ffi::PyObject_GC_IsTracked(object) == 0);
             if !is_hidden {
                 self.strangers[slot] = object as usize;
                 return;

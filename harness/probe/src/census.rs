@@ -63,7 +63,7 @@ struct Count {
 }
 
 impl Count {
-    fn add(&mut self, torch: &Torch<'_>, tensor: &Bound<'_, PyAny>) -> PyResult<()> {
+    fn add<'py>(&mut self, torch: &Torch<'py>, tensor: &Bound<'py, PyAny>) -> PyResult<()> {
         let Some(storage) = torch.storage(tensor)? else { return Ok(()) };
         let entry = self.census.entry(storage.device.clone()).or_default();
         entry.tensors += 1;

@@ -1,5 +1,8 @@
 //! What the probe asks of torch, without running the code of tensor subclasses.
 
+use std::cell::RefCell;
+
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
@@ -18,6 +21,9 @@ pub struct Torch<'py> {
     pub tensor_base: Bound<'py, PyType>,
     untyped_storage: Bound<'py, PyAny>,
     guard: Bound<'py, PyAny>,
+    /// The device of the last storage with its name: most tensors are on one device, and a name costs
+    /// more to make than to compare.
+    last_device: RefCell<Option<(Bound<'py, PyAny>, String)>>,
 }
 
 impl<'py> Torch<'py> {
@@ -42,6 +48,7 @@ impl<'py> Torch<'py> {
             tensor_base: base.bind(py).clone(),
             untyped_storage: untyped_storage.bind(py).clone(),
             guard: guard.bind(py).clone(),
+            last_device: RefCell::new(None),
         }))
     }
 
@@ -59,16 +66,31 @@ impl<'py> Torch<'py> {
     /// The storage of a tensor, or None for a tensor without memory of its own (meta tensors,
     /// wrapper subclasses, sparse layouts, empty tensors).
     pub fn storage(&self, tensor: &Bound<'py, PyAny>) -> PyResult<Option<Storage>> {
+        let py = tensor.py();
         let Ok(storage) = self.untyped_storage.call1((tensor,)) else { return Ok(None) };
-        let Ok(address) = storage.call_method0("data_ptr").and_then(|value| value.extract::<usize>()) else {
+        let Ok(address) =
+            storage.call_method0(intern!(py, "data_ptr")).and_then(|value| value.extract::<usize>())
+        else {
             return Ok(None);
         };
         if address == 0 {
             return Ok(None);
         }
-        let bytes = storage.call_method0("nbytes")?.extract()?;
-        let device = storage.getattr("device")?.str()?.to_string();
+        let bytes = storage.call_method0(intern!(py, "nbytes"))?.extract()?;
+        let device = self.device_name(storage.getattr(intern!(py, "device"))?)?;
         Ok(Some(Storage { device, address, bytes }))
+    }
+
+    fn device_name(&self, device: Bound<'py, PyAny>) -> PyResult<String> {
+        let mut last = self.last_device.borrow_mut();
+        if let Some((known, name)) = &*last
+            && known.eq(&device)?
+        {
+            return Ok(name.clone());
+        }
+        let name = device.str()?.to_string();
+        *last = Some((device, name.clone()));
+        Ok(name)
     }
 }
 

@@ -29,11 +29,12 @@ def is_cpu_tensor(found) -> bool:
     return issubclass(type(found), torch.Tensor)
 
 
-def collected(objects: int) -> tuple[list, float]:
+def collected(objects: int) -> tuple[list, float, Llama3Trainer]:
     """Train until a step's garbage, times the steps, is about `objects`, then collect it.
 
     Returns:
-        The garbage, and the seconds of the full collect that found it.
+        The garbage, the seconds of the full collect that found it, and the trainer, whose model would be
+        garbage as well if it were dropped.
     """
     trainer = Llama3Trainer(garbage.program(disable=garbage.PRIVATE, layers=32), torch.device("cpu"))
     trainer.step()
@@ -49,7 +50,6 @@ def collected(objects: int) -> tuple[list, float]:
         pass
     for _ in range(max(1, round(objects / a_step))):
         trainer.step()
-    del trainer
     gc.set_debug(gc.DEBUG_SAVEALL)
     began = time.perf_counter()
     gc.collect()
@@ -57,7 +57,7 @@ def collected(objects: int) -> tuple[list, float]:
     gc.set_debug(0)
     found = gc.garbage[:]
     gc.garbage.clear()
-    return found, seconds
+    return found, seconds, trainer
 
 
 def seconds_of(function, repeats: int = REPEATS) -> tuple[float, float]:
@@ -77,7 +77,7 @@ def main() -> None:
     gc.disable()
     print(f"torch {torch.__version__}, Python {sys.version.split()[0]}; seconds, first / median")
     for objects in [int(size) for size in sys.argv[1:]] or SIZES:
-        found, collect = collected(objects)
+        found, collect, trainer = collected(objects)
         report = probe.cycles(found)
         first, median = seconds_of(lambda found=found: probe.cycles(found))
         line = f"{len(found):9} objects  collect {collect:.4f}  cycles {first:.5f} / {median:.5f}"
@@ -90,6 +90,7 @@ def main() -> None:
         print(line)
         print(f"          {report['seconds']}  {len(report['findings'])} findings", flush=True)
         found.clear()
+        del trainer
         gc.collect()
 
 

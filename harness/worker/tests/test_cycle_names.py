@@ -25,7 +25,7 @@ class Plain:
 class Slotted:
     """An instance without a dict."""
 
-    __slots__ = ("me", "held")
+    __slots__ = ("held", "me")
 
 
 def closure():

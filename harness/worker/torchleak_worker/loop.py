@@ -174,7 +174,9 @@ def facts(device: torch.device, meter: CpuMeter, program: Any) -> dict[str, Any]
         "gc_enabled": gc.isenabled(),
         "frozen_objects": gc.get_freeze_count(),
         "threads": torch.get_num_threads(),
-        "allocator_settings": [f"{key}={os.environ[key]}" for key in _ALLOCATOR_VARIABLES if key in os.environ],
+        "allocator_settings": [
+            f"{key}={os.environ[key]}" for key in _ALLOCATOR_VARIABLES if key in os.environ
+        ],
         "memory": meter.read(),
         "flops_per_token": program.flops_per_token(),
     }

@@ -1,5 +1,6 @@
 //! What the tensors among the objects are.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 
 use pyo3::prelude::*;
@@ -101,6 +102,8 @@ struct Reader<'py> {
     requires_grad: Bound<'py, PyAny>,
     grad_fn: Bound<'py, PyAny>,
     disabled_dispatch: Bound<'py, PyAny>,
+    /// By address: torch makes each dtype once and keeps it.
+    dtype_names: RefCell<HashMap<usize, String>>,
 }
 
 impl<'py> Reader<'py> {
@@ -114,6 +117,7 @@ impl<'py> Reader<'py> {
             requires_grad: base.getattr("requires_grad")?,
             grad_fn: base.getattr("grad_fn")?,
             disabled_dispatch: c_module.getattr("_disabled_torch_dispatch_impl")?,
+            dtype_names: RefCell::default(),
         })
     }
 
@@ -139,8 +143,12 @@ impl<'py> Reader<'py> {
         info: &mut TensorInfo,
     ) {
         let text = |value: Bound<'py, PyAny>| Some(value.str().ok()?.to_string_lossy().into_owned());
-        if let Some(dtype) = apply(&self.dtype, tensor).and_then(text) {
-            info.dtype = dtype.trim_start_matches("torch.").to_owned();
+        if let Some(dtype) = apply(&self.dtype, tensor) {
+            let mut names = self.dtype_names.borrow_mut();
+            let name = names.entry(dtype.as_ptr() as usize).or_insert_with(|| {
+                text(dtype).map_or_else(String::new, |name| name.trim_start_matches("torch.").to_owned())
+            });
+            info.dtype.clone_from(name);
         }
         info.requires_grad =
             apply(&self.requires_grad, tensor).is_some_and(|value| value.is_truthy().unwrap_or(false));

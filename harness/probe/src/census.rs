@@ -3,12 +3,12 @@
 use std::collections::HashSet;
 
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyList, PyType};
+use pyo3::types::PyList;
 use torchleak_protocol::Census;
 
-use crate::heap::{InstanceTest, listed_instances, tracked_instances};
+use crate::heap::{listed_instances, tracked_instances};
 use crate::messages::to_python;
+use crate::torch::Torch;
 
 /// Counts the live tensors: a dict from device to tensors, storages and bytes. It is empty before
 /// torch is imported.
@@ -63,7 +63,7 @@ struct Count {
 }
 
 impl Count {
-    fn add(&mut self, torch: &Torch<'_>, tensor: &Bound<'_, PyAny>) -> PyResult<()> {
+    fn add<'py>(&mut self, torch: &Torch<'py>, tensor: &Bound<'py, PyAny>) -> PyResult<()> {
         let Some(storage) = torch.storage(tensor)? else { return Ok(()) };
         let entry = self.census.entry(storage.device.clone()).or_default();
         entry.tensors += 1;
@@ -72,81 +72,5 @@ impl Count {
             entry.bytes += storage.bytes;
         }
         Ok(())
-    }
-}
-
-/// The memory behind a tensor.
-struct Storage {
-    device: String,
-    address: usize,
-    bytes: u64,
-}
-
-/// What is needed of torch, once it is imported.
-struct Torch<'py> {
-    tensor_base: Bound<'py, PyType>,
-    untyped_storage: Bound<'py, PyAny>,
-    guard: Bound<'py, PyAny>,
-}
-
-impl<'py> Torch<'py> {
-    /// Finds torch among the imported modules; the probe never imports it, because an import would
-    /// change what is measured.
-    fn loaded(py: Python<'py>) -> PyResult<Option<Self>> {
-        static BASE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
-        static STORAGE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-        static GUARD: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-        let modules = py.import("sys")?.getattr("modules")?;
-        let Ok(c_module) = modules.get_item("torch._C") else { return Ok(None) };
-        let base = BASE.get_or_try_init(py, || -> PyResult<_> {
-            Ok(c_module.getattr("TensorBase")?.cast_into::<PyType>()?.unbind())
-        })?;
-        let untyped_storage = STORAGE.get_or_try_init(py, || -> PyResult<_> {
-            Ok(c_module.getattr("TensorBase")?.getattr("untyped_storage")?.unbind())
-        })?;
-        let guard = GUARD.get_or_try_init(py, || -> PyResult<_> {
-            Ok(c_module.getattr("DisableTorchFunctionSubclass")?.unbind())
-        })?;
-        Ok(Some(Self {
-            tensor_base: base.bind(py).clone(),
-            untyped_storage: untyped_storage.bind(py).clone(),
-            guard: guard.bind(py).clone(),
-        }))
-    }
-
-    fn tensor_test(&self) -> InstanceTest {
-        InstanceTest::new(&self.tensor_base)
-    }
-
-    /// While the guard lives, `__torch_function__` of tensor subclasses is not called.
-    fn without_subclass_code(&self) -> PyResult<SubclassGuard<'py>> {
-        let guard = self.guard.call0()?;
-        guard.call_method0("__enter__")?;
-        Ok(SubclassGuard(guard))
-    }
-
-    /// The storage of a tensor, or None for a tensor without memory of its own (meta tensors,
-    /// wrapper subclasses, sparse layouts, empty tensors).
-    fn storage(&self, tensor: &Bound<'py, PyAny>) -> PyResult<Option<Storage>> {
-        let Ok(storage) = self.untyped_storage.call1((tensor,)) else { return Ok(None) };
-        let Ok(address) = storage.call_method0("data_ptr").and_then(|value| value.extract::<usize>()) else {
-            return Ok(None);
-        };
-        if address == 0 {
-            return Ok(None);
-        }
-        let bytes = storage.call_method0("nbytes")?.extract()?;
-        let device = storage.getattr("device")?.str()?.to_string();
-        Ok(Some(Storage { device, address, bytes }))
-    }
-}
-
-struct SubclassGuard<'py>(Bound<'py, PyAny>);
-
-impl Drop for SubclassGuard<'_> {
-    fn drop(&mut self) {
-        let none = self.0.py().None();
-        // Leaving the guard cannot fail in a way that a caller could act on.
-        let _ = self.0.call_method1("__exit__", (&none, &none, &none));
     }
 }

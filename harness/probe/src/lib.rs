@@ -6,10 +6,12 @@
 //! is loaded into.
 
 mod census;
+mod graph;
 mod heap;
 mod memory;
 mod messages;
 mod process;
+mod torch;
 
 use pyo3::prelude::*;
 
@@ -18,6 +20,8 @@ use pyo3::prelude::*;
 mod torchleak_probe {
     #[pymodule_export]
     use crate::census::{census, garbage_census};
+    #[pymodule_export]
+    use crate::graph::cycles;
     #[pymodule_export]
     use crate::memory::{memory, reset_peak};
     #[pymodule_export]

@@ -10,6 +10,7 @@
 
 mod command;
 mod event;
+mod graph;
 mod record;
 
 pub use command::{
@@ -17,4 +18,7 @@ pub use command::{
     DisableApi, DisableSite, Dtype, Input, Llama3, Optimizer, Policy, Program, Start,
 };
 pub use event::{ArmEvent, ArmFacts, Failure, FailureKind, HostEvent};
+pub use graph::{
+    CycleReport, CycleSeconds, Edge, EdgeKind, Finding, Hop, Node, NodeKind, TensorGroup, TensorInfo,
+};
 pub use record::{Census, Collected, DeviceMemory, GarbageRecord, Memory, StepRecord, Storages};

@@ -1,0 +1,157 @@
+//! Why garbage that holds tensors is garbage: the cycles, by name.
+//!
+//! The stages run one after another, and only the last, which looks at what is shown, reads names:
+//! `traverse` asks the collector's own visitors for all references, `scc` finds cycles and what leads
+//! to tensors, `tensors` reads shapes and storages, `blame` finds the nearest cycle of each tensor,
+//! and `findings` merges what is alike and names it.
+//!
+//! No code of the examined objects runs. A collection could run finalizers, so none happens
+//! meanwhile.
+
+mod bits;
+mod blame;
+mod cycle;
+mod edges;
+mod findings;
+mod hops;
+mod index;
+mod labels;
+mod nodes;
+mod read;
+mod scc;
+mod search;
+mod tensors;
+mod traverse;
+mod types;
+
+use std::collections::HashSet;
+use std::time::Instant;
+
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyList, PyType};
+use torchleak_protocol::{CycleReport, CycleSeconds};
+
+use crate::messages::to_python;
+use crate::torch::Torch;
+use edges::Namer;
+use findings::{Facts, findings};
+use labels::Labels;
+use read::Readers;
+use scc::{Components, components};
+use tensors::Tensors;
+use traverse::Graph;
+use types::Types;
+
+/// Explains which reference cycles among `garbage` keep tensors alive: a dict of the shape of the
+/// protocol's `CycleReport`.
+///
+/// `show_values` lets numbers and strings of the program into the report. `most_findings` bounds what
+/// is named. `target` is the class whose instances are looked for instead of torch's tensors; they
+/// are then described by their class alone, and torch need not be there.
+#[pyfunction]
+#[pyo3(signature = (garbage, show_values = false, most_findings = 50, target = None))]
+pub fn cycles<'py>(
+    py: Python<'py>,
+    garbage: &Bound<'py, PyList>,
+    show_values: bool,
+    most_findings: usize,
+    target: Option<&Bound<'py, PyType>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let _no_collection = NoCollection::new();
+    to_python(py, &report(py, garbage, show_values, most_findings, target)?)
+}
+
+fn report<'py>(
+    py: Python<'py>,
+    garbage: &Bound<'py, PyList>,
+    show_values: bool,
+    most_findings: usize,
+    target: Option<&Bound<'py, PyType>>,
+) -> PyResult<CycleReport> {
+    let began = Instant::now();
+    let readers = Readers::new(py)?;
+    let torch = if target.is_some() { None } else { Torch::loaded(py)? };
+    let class = target.or(torch.as_ref().map(|torch| &torch.tensor_base));
+    let graph = Graph::of(garbage, &readers, Types::new(py, class, &autograd_classes(py, torch.is_some())));
+    let traversed = Instant::now();
+    let components = components(&graph);
+    let found = Instant::now();
+    let tensors = Tensors::read(&graph, components.leading.iter(), torch.as_ref(), &readers)?;
+    let described = Instant::now();
+    let mut labels = Labels::new(&readers);
+    let blame = blame::blame(&graph, &components, &tensors, &mut labels);
+    let blamed = Instant::now();
+    let facts = Facts { graph: &graph, components: &components, tensors: &tensors, blame: &blame };
+    let (findings, findings_left_out) =
+        findings(&facts, &Namer { readers: &readers, show_values }, most_findings);
+    let explained: HashSet<u32> = (tensors.all.iter().zip(&blame.owners))
+        .filter_map(|(tensor, owner)| owner.and(tensor.storage))
+        .collect();
+    let explained_bytes: u64 = explained.iter().map(|&storage| tensors.storages[storage as usize]).sum();
+    let tensor_bytes: u64 = tensors.storages.iter().sum();
+    Ok(CycleReport {
+        objects: graph.len() as u64,
+        edges: graph.edge_count() as u64,
+        leading: components.leading.count(),
+        leading_edges: leading_edges(&graph, &components),
+        tensors: tensors.all.len() as u64,
+        tensor_bytes,
+        components: components.len() as u64,
+        findings,
+        findings_left_out,
+        unexplained_bytes: tensor_bytes - explained_bytes,
+        seconds: CycleSeconds {
+            traverse: (traversed - began).as_secs_f64(),
+            components: ((found - traversed) + (blamed - described)).as_secs_f64(),
+            names: ((described - found) + blamed.elapsed()).as_secs_f64(),
+        },
+    })
+}
+
+/// Different pairs of leading objects of which the first refers to the second.
+fn leading_edges(graph: &Graph, components: &Components) -> u64 {
+    let mut targets: Vec<u32> = Vec::new();
+    let mut count = 0;
+    for node in components.leading.iter() {
+        targets.clear();
+        targets.extend(graph.targets(node).iter().filter(|&&target| components.leading.contains(target)));
+        targets.sort_unstable();
+        targets.dedup();
+        count += targets.len() as u64;
+    }
+    count
+}
+
+/// Classes of autograd nodes: `Function` contexts, and what C++ shows of its own nodes.
+fn autograd_classes<'py>(py: Python<'py>, has_torch: bool) -> Vec<Bound<'py, PyType>> {
+    if !has_torch {
+        return Vec::new();
+    }
+    let Ok(c_module) = py.import("torch._C") else { return Vec::new() };
+    ["_FunctionBase", "Node"]
+        .iter()
+        .filter_map(|name| c_module.getattr(*name).ok()?.cast_into::<PyType>().ok())
+        .collect()
+}
+
+/// While it lives, no automatic collection runs.
+struct NoCollection {
+    was_enabled: bool,
+}
+
+impl NoCollection {
+    fn new() -> Self {
+        // SAFETY: the interpreter is attached wherever this is made.
+        Self { was_enabled: unsafe { ffi::PyGC_Disable() } != 0 }
+    }
+}
+
+impl Drop for NoCollection {
+    fn drop(&mut self) {
+        if self.was_enabled {
+            // SAFETY: it is dropped where it was made.
+            unsafe { ffi::PyGC_Enable() };
+        }
+    }
+}

@@ -8,6 +8,7 @@ pub mod bytes;
 pub mod cache;
 pub mod case;
 pub mod cli;
+pub mod cycles;
 pub mod environment;
 pub mod exit_code;
 pub mod interrupt;

@@ -46,6 +46,12 @@ pub struct RunArgs {
     /// Threads' worth of arms to run at once [default: the machine's cores; always 1 arm on CUDA]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     jobs: Option<u16>,
+    /// How many findings to show below each verdict: which cycles keep which tensors
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    findings: usize,
+    /// Show strings and numbers that the program holds in findings; without it only types and lengths
+    #[arg(long)]
+    show_values: bool,
     /// Limit of each arm's address space, such as 16GiB (CPU only)
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     memory_limit: Option<u64>,
@@ -110,6 +116,7 @@ fn run_cases(args: &RunArgs, cache: &CacheArgs) -> Result<Vec<CaseOutcome>, CliE
         deadline: Duration::from_secs(args.deadline),
         jobs: args.jobs.map_or_else(cores, usize::from),
         memory_limit: args.memory_limit,
+        show_values: args.show_values,
         runs: args.runs.clone(),
         worker: cache.worker(),
     };
@@ -117,11 +124,11 @@ fn run_cases(args: &RunArgs, cache: &CacheArgs) -> Result<Vec<CaseOutcome>, CliE
         print_text(&environment_line(&environment, options.device))?;
     }
     let colour = std::io::stdout().is_terminal() && console::colors_enabled();
-    let format = args.format;
+    let (format, findings) = (args.format, args.findings);
     let mut output = Ok(());
     let mut watcher = ProgressWatcher::new(|outcome| {
         let text = match format {
-            Format::Human => case_text(outcome, colour),
+            Format::Human => case_text(outcome, findings, colour),
             Format::Titan => case_lines(outcome),
             Format::Json => return,
         };

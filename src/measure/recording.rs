@@ -1,6 +1,6 @@
 //! What one arm reported.
 
-use torchleak_protocol::{ArmEvent, ArmFacts, GarbageRecord, StepRecord};
+use torchleak_protocol::{ArmEvent, ArmFacts, GarbageRecord, StepRecord, TorchCycles};
 
 /// The events of one arm, put in order.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -10,6 +10,8 @@ pub struct Recording {
     pub steps: Vec<StepRecord>,
     /// The steps of a diagnosis run.
     pub garbage: Vec<GarbageRecord>,
+    /// What torch's own code said of the garbage, in a diagnosis run.
+    pub torch_cycles: Option<TorchCycles>,
 }
 
 impl Recording {
@@ -19,6 +21,7 @@ impl Recording {
             ArmEvent::Began(facts) => self.facts = Some(ArmFacts::clone(facts)),
             ArmEvent::Step(record) => self.steps.push(StepRecord::clone(record)),
             ArmEvent::Garbage(record) => self.garbage.push(GarbageRecord::clone(record)),
+            ArmEvent::TorchCycles(cycles) => self.torch_cycles = Some(TorchCycles::clone(cycles)),
             ArmEvent::Failed(_) | ArmEvent::Ended { .. } => {}
         }
     }

@@ -34,6 +34,8 @@ pub fn spec(arm: u64, policy: Policy, device: Device) -> ArmSpec {
         seed: 0,
         threads: 1,
         memory_limit: None,
+        artifacts: None,
+        show_values: false,
     }
 }
 

@@ -34,6 +34,8 @@ pub struct RunOptions {
     pub jobs: usize,
     /// Limit of an arm's address space in bytes, on the CPU.
     pub memory_limit: Option<u64>,
+    /// Whether a diagnosis may show values that the program computed.
+    pub show_values: bool,
     /// The folder for run folders.
     pub runs: PathBuf,
     /// The folder for the unpacked worker.

@@ -96,6 +96,8 @@ fn plan_case(
                     seed: resolved.seed,
                     threads: resolved.threads,
                     memory_limit: options.memory_limit.filter(|_| options.device == Device::Cpu),
+                    artifacts: std::path::absolute(folder.path()).ok().map(|path| path.display().to_string()),
+                    show_values: options.show_values,
                 },
                 slots: resolved.threads as usize,
                 memory: resolved.memory.unwrap_or(0),

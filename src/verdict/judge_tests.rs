@@ -82,6 +82,7 @@ impl Leak {
             objects: 100,
             census: census(self.left_at(step)),
             shared: Census::new(),
+            cycles: None,
         });
         Recording { garbage: garbage.collect(), ..Recording::default() }
     }

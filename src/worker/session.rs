@@ -113,6 +113,7 @@ struct Running {
     /// When the process was reported gone, and how.
     exited: Option<(Instant, Option<i32>, Option<i32>)>,
     closed: bool,
+    is_stopped: bool,
     /// The half message with which it ended.
     cut: Option<String>,
     tail: Tail,
@@ -270,6 +271,7 @@ impl<'a> Session<'a> {
                     ending: None,
                     exited: None,
                     closed: false,
+                    is_stopped: false,
                     cut: None,
                     tail,
                     reader,
@@ -351,7 +353,11 @@ impl<'a> Session<'a> {
     /// Kills a job for a reason of ours, which outweighs what its exit status will say.
     fn stop(&mut self, arm: u64, ending: Ending) {
         let Some(running) = self.running.get_mut(&arm) else { return };
-        running.ending = Some(ending);
+        // What comes after the last step is an extra, whose failure takes nothing back.
+        if running.ending != Some(Ending::Done) || matches!(ending, Ending::NotRecorded { .. }) {
+            running.ending = Some(ending);
+        }
+        running.is_stopped = true;
         if let Some(pid) = running.pid {
             kill_group(pid);
         }
@@ -366,7 +372,7 @@ impl<'a> Session<'a> {
             .filter(|(_, running)| {
                 running.since.elapsed() > if running.pid.is_some() { deadline } else { START_DEADLINE }
             })
-            .filter(|(_, running)| !matches!(running.ending, Some(Ending::TimedOut { .. })))
+            .filter(|(_, running)| !running.is_stopped)
             .map(|(arm, running)| (*arm, running.pid.is_some()))
             .collect();
         for (arm, has_child) in late {

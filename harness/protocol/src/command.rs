@@ -29,6 +29,10 @@ pub struct ArmSpec {
     pub threads: u32,
     /// Limit of the child's address space in bytes (`RLIMIT_AS`), CPU only.
     pub memory_limit: Option<u64>,
+    /// The folder for what the arm leaves besides its events. Without one it leaves nothing.
+    pub artifacts: Option<String>,
+    /// Whether values that the program computed may be shown in a diagnosis.
+    pub show_values: bool,
 }
 
 /// When an arm collects.

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{GarbageRecord, Start, StepRecord};
+use crate::{GarbageRecord, Start, StepRecord, TorchCycles};
 
 /// One line from a worker host, about itself and its children.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -32,9 +32,10 @@ pub enum ArmEvent {
     /// The arm gives up. It exits after this line.
     Failed(Failure),
     /// All steps are done.
-    Ended {
-        steps: u32,
-    },
+    Ended { steps: u32 },
+    /// What torch's own code says of the garbage of one more step. It comes after the end of a
+    /// diagnosis run, so that no verdict depends on it.
+    TorchCycles(Box<TorchCycles>),
 }
 
 /// What the numbers of an arm depend on, recorded by the arm itself.

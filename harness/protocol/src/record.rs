@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::CycleReport;
+
 /// Memory counters of one process at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Memory {
@@ -102,4 +104,28 @@ pub struct GarbageRecord {
     pub census: Census,
     /// Tensors in garbage that share their storage with a live tensor: freeing them frees nothing.
     pub shared: Census,
+    /// Which cycles keep those tensors. Absent where no tensor is in garbage.
+    pub cycles: Option<CycleReport>,
+}
+
+/// What torch's own `torch.utils.viz._cycles` says of the garbage of one further step.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TorchCycles {
+    /// The lines that it logs, `warn_tensor_cycles` on CUDA and the same code with a filter for CPU
+    /// tensors on the CPU.
+    pub lines: Vec<String>,
+    /// The graph that `create_graph` makes: what leads to a tensor.
+    pub nodes: Vec<TorchNode>,
+    /// The name of the page that `to_html` made, in the arm's artifacts folder.
+    pub html: Option<String>,
+}
+
+/// A node of torch's graph.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TorchNode {
+    pub label: String,
+    /// Whether it is a tensor.
+    pub root: bool,
+    /// What it refers to: the reference's label and the other node's index.
+    pub references: Vec<(String, usize)>,
 }

@@ -26,6 +26,7 @@ REPEATS = 5
 
 
 def is_cpu_tensor(found) -> bool:
+    """Say whether an object is a tensor, by its type alone."""
     return issubclass(type(found), torch.Tensor)
 
 

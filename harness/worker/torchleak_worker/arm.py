@@ -38,8 +38,7 @@ def run(command: SimpleNamespace, fd: int) -> int:
     try:
         if command.memory_limit is not None:
             resource.setrlimit(resource.RLIMIT_AS, (command.memory_limit, command.memory_limit))
-        steps = _run_steps(command, reporter)
-        reporter.send("ended", steps=steps)
+        _run_steps(command, reporter)
     except BaseException as error:
         traceback.print_exc()
         described = failure.describe(error)
@@ -53,7 +52,7 @@ def run(command: SimpleNamespace, fd: int) -> int:
     return EXIT_DONE
 
 
-def _run_steps(command: SimpleNamespace, reporter: Reporter) -> int:
+def _run_steps(command: SimpleNamespace, reporter: Reporter) -> None:
     # Only what these modules import is loaded in a cold arm before the program's own first step.
     from torchleak_worker import loop, programs
 
@@ -64,9 +63,16 @@ def _run_steps(command: SimpleNamespace, reporter: Reporter) -> int:
     loop.collect_to_fixpoint(2)
     meter = loop.meter_for(device)
     reporter.send("began", **loop.facts(device, meter, program))
-    if command.policy.kind == "garbage":
-        return loop.run_garbage(command.steps, program, device, reporter)
-    return loop.run_measured(command.steps, command.policy, program, meter, reporter)
+    if command.policy.kind != "garbage":
+        steps = loop.run_measured(command.steps, command.policy, program, meter, reporter)
+        reporter.send("ended", steps=steps)
+        return
+    steps = loop.run_garbage(command, program, device, reporter)
+    reporter.send("ended", steps=steps)
+    if command.artifacts is not None:
+        from torchleak_worker import torch_report
+
+        reporter.send("torch_cycles", **torch_report.report(program, device, command.artifacts))
 
 
 def _device(command: SimpleNamespace):

@@ -140,9 +140,9 @@ def _collect(generation: int | None, meter: CpuMeter) -> dict[str, Any] | None:
     }
 
 
-def run_garbage(steps: int, program: Any, device: torch.device, reporter: Any) -> int:
-    """Runs ``steps`` steps and reports what a full collect finds after each. Nothing is measured."""
-    for step in range(1, steps + 1):
+def run_garbage(command: SimpleNamespace, program: Any, device: torch.device, reporter: Any) -> int:
+    """Runs the steps of ``command`` and reports what a full collect finds after each. Nothing is measured."""
+    for step in range(1, command.steps + 1):
         result = program.step()
         if device.type == "cuda":
             torch.cuda.synchronize(device)
@@ -151,13 +151,22 @@ def run_garbage(steps: int, program: Any, device: torch.device, reporter: Any) -
             gc.collect()
             objects = len(gc.garbage)
             census, shared = probe.garbage_census(gc.garbage)
+            cycles = probe.cycles(gc.garbage, command.show_values) if census or shared else None
         finally:
             gc.set_debug(0)
             gc.garbage.clear()
         # What was saved is garbage again, and now it is freed.
         collect_to_fixpoint(2)
-        reporter.send("garbage", step=step, loss=result.loss, objects=objects, census=census, shared=shared)
-    return steps
+        reporter.send(
+            "garbage",
+            step=step,
+            loss=result.loss,
+            objects=objects,
+            census=census,
+            shared=shared,
+            cycles=cycles,
+        )
+    return command.steps
 
 
 def facts(device: torch.device, meter: CpuMeter, program: Any) -> dict[str, Any]:

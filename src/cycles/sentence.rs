@@ -1,0 +1,193 @@
+//! A finding in one sentence that a person can act on.
+
+use serde::Serialize;
+use torchleak_protocol::{Edge, EdgeKind, Finding, Hop, Node, NodeKind, TensorGroup, TensorInfo};
+
+use crate::bytes::human;
+
+/// How many kinds of tensors a sentence names; the files have all.
+const MOST_GROUPS: usize = 3;
+
+/// The attribute in which `torch._disable_dynamo` keeps its wrapper of a function.
+const DYNAMO_DISABLE: &str = ".__dynamo_disable";
+
+/// A finding in words.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Explanation {
+    /// What holds what, and what that keeps.
+    pub sentence: String,
+    /// Where the cycle can be broken, if that is a place that can be changed.
+    pub repair: Option<String>,
+}
+
+/// Explains one finding. `layers` is how often the program applies its block.
+pub fn explain(finding: &Finding, layers: Option<u64>) -> Explanation {
+    let kept = kept(finding, layers);
+    let others = if finding.feeds_others { ", and leads to what other findings keep" } else { "" };
+    Explanation { sentence: format!("{}; {kept}{others}", circle(&finding.cycle)), repair: repair(finding) }
+}
+
+/// The cycle, from hop to hop and back.
+fn circle(cycle: &[Hop]) -> String {
+    if let Some(sentence) = disable_circle(cycle) {
+        return sentence;
+    }
+    let Some((first, rest)) = cycle.split_first() else {
+        return "the tensors are part of no cycle".to_owned();
+    };
+    let mut text = name(&first.node);
+    let mut edge = &first.edge;
+    for (index, hop) in rest.iter().enumerate() {
+        let verb = if index == 0 { " holds " } else { ", which holds " };
+        text = format!("{text}{verb}{} {}", name(&hop.node), by(edge));
+        edge = &hop.edge;
+    }
+    if rest.is_empty() {
+        format!("{text} holds itself {}", by(edge))
+    } else {
+        format!("{text}, which holds the first again {}", by(edge))
+    }
+}
+
+/// The cycle that `torch._disable_dynamo` makes on every function it is given.
+fn disable_circle(cycle: &[Hop]) -> Option<String> {
+    let [one, other] = cycle else { return None };
+    let (function, wrapper) = if one.edge.label == DYNAMO_DISABLE { (one, other) } else { (other, one) };
+    (function.edge.label == DYNAMO_DISABLE && wrapper.edge.kind == EdgeKind::Closure).then(|| {
+        format!(
+            "`torch._disable_dynamo` stored its wrapper on {}, whose closure variable `{}` holds the function again",
+            name(&function.node),
+            wrapper.edge.label,
+        )
+    })
+}
+
+fn kept(finding: &Finding, layers: Option<u64>) -> String {
+    let mut parts: Vec<String> = finding
+        .groups
+        .iter()
+        .take(MOST_GROUPS)
+        .map(|group| {
+            let tensors = tensors(group, finding.count, layers);
+            let bytes = human(group.bytes as f64);
+            if group.path.is_empty() {
+                format!("{tensors} in the cycle itself, {bytes} per step")
+            } else {
+                format!("through {} {tensors}, {bytes} per step", way(&group.path))
+            }
+        })
+        .collect();
+    if finding.groups.len() > MOST_GROUPS {
+        let rest: u64 = finding.groups[MOST_GROUPS..].iter().map(|group| group.bytes).sum();
+        parts.push(format!("{} in other tensors", human(rest as f64)));
+    }
+    if parts.is_empty() { "it keeps no tensor of its own".to_owned() } else { format!("it keeps {}", parts.join(", and ")) }
+}
+
+/// How many of which tensors.
+fn tensors(group: &TensorGroup, components: u64, layers: Option<u64>) -> String {
+    let each = if group.count % components == 0 { group.count / components } else { group.count };
+    let noun = if each == 1 { "tensor" } else { "tensors" };
+    let what = shape(&group.tensor);
+    if layers.is_some_and(|layers| layers > 1 && layers == components) && group.count % components == 0 {
+        format!("{each} {noun} {what} per layer")
+    } else if components > 1 && group.count % components == 0 {
+        format!("{each} {noun} {what} in each of {components} such cycles")
+    } else {
+        format!("{each} {noun} {what}")
+    }
+}
+
+/// A tensor as people write it: `[256, 512] float32`.
+pub fn shape(tensor: &TensorInfo) -> String {
+    let class = tensor.class.as_deref().map_or_else(String::new, |class| format!("`{class}` "));
+    let shape = tensor.shape.as_ref().map_or_else(|| "of unknown shape".to_owned(), |shape| format!("{shape:?}"));
+    let device = if tensor.device == "cpu" { String::new() } else { format!(" on {}", tensor.device) };
+    format!("{class}{shape} {}{device}", tensor.dtype)
+}
+
+/// A path as an expression: `recompute_context.storage[int].val`.
+pub fn expression(path: &[Hop]) -> String {
+    path.iter().fold(String::new(), |mut text, hop| {
+        let label = &hop.edge.label;
+        if !text.is_empty() && !label.starts_with(['.', '[']) {
+            text.push_str(" > ");
+        }
+        text.push_str(label);
+        text
+    })
+}
+
+fn way(path: &[Hop]) -> String {
+    let through = |hop: &Hop| {
+        hop.edge.label == ".storage" && hop.node.type_name.ends_with("TorchDispatchMode")
+    };
+    let expression = expression(path);
+    if path.iter().any(through) { format!("the SAC storage (`{expression}`)") } else { format!("`{expression}`") }
+}
+
+fn repair(finding: &Finding) -> Option<String> {
+    let hop = &finding.cycle[finding.breaking_edge?];
+    let what = match hop.edge.kind {
+        EdgeKind::Attribute | EdgeKind::Slot => format!("the attribute `{}` of {}", hop.edge.label, name(&hop.node)),
+        _ => format!("the entry `{}` of {}", hop.edge.label, name(&hop.node)),
+    };
+    let rest = if finding.breaking_edge_suffices {
+        "no other reference closes this cycle"
+    } else {
+        "other references close cycles through the same objects"
+    };
+    Some(format!("do not set {what}, or remove it: {rest}"))
+}
+
+/// A node in a sentence.
+pub fn name(node: &Node) -> String {
+    let place = node.location.as_deref().map_or_else(String::new, |location| format!(" ({})", short(location)));
+    let named = node.name.as_deref().map(own_name);
+    match (node.kind, named) {
+        (NodeKind::Function | NodeKind::Method, Some(named)) => format!("`{named}`{place}"),
+        (NodeKind::Frame, Some(named)) => format!("the frame of `{named}`{place}"),
+        (NodeKind::Generator, Some(named)) => format!("the generator `{named}`{place}"),
+        (NodeKind::Coroutine, Some(named)) => format!("the coroutine `{named}`{place}"),
+        (NodeKind::Module, Some(named)) => format!("the module `{named}`"),
+        (NodeKind::Type, Some(named)) => format!("the class `{named}`"),
+        (NodeKind::Tensor, _) => "a tensor".to_owned(),
+        _ => format!("a `{}`{place}", node.type_name),
+    }
+}
+
+/// The file's name and the line, without the folders.
+fn short(location: &str) -> &str {
+    location.rsplit('/').next().unwrap_or(location)
+}
+
+/// A function's own name, without those it is defined in.
+fn own_name(qualified: &str) -> &str {
+    qualified.rsplit("<locals>.").next().unwrap_or(qualified)
+}
+
+fn by(edge: &Edge) -> String {
+    let label = &edge.label;
+    match edge.kind {
+        EdgeKind::Attribute | EdgeKind::Slot => format!("in its attribute `{label}`"),
+        EdgeKind::Item | EdgeKind::Index => format!("at `{label}`"),
+        EdgeKind::Key => "as a key".to_owned(),
+        EdgeKind::Closure => format!("by its closure variable `{label}`"),
+        EdgeKind::Default | EdgeKind::KwDefault => format!("as a default of its parameters (`{label}`)"),
+        EdgeKind::Globals => "by its globals".to_owned(),
+        EdgeKind::SelfOf => "as the object it is bound to".to_owned(),
+        EdgeKind::Function => "as its function".to_owned(),
+        EdgeKind::Local => format!("in its local variable `{label}`"),
+        EdgeKind::Type => "as its class".to_owned(),
+        EdgeKind::Base => "as a base class".to_owned(),
+        EdgeKind::WeakrefCallback => "as its callback".to_owned(),
+        EdgeKind::Dict => "as its dict".to_owned(),
+        EdgeKind::Wrapped => format!("as what it calls or passes (`{label}`)"),
+        EdgeKind::Chain => format!("by `{label}`"),
+        EdgeKind::Internal => "in C or C++".to_owned(),
+    }
+}
+
+#[cfg(test)]
+#[path = "sentence_tests.rs"]
+mod tests;

@@ -1,0 +1,102 @@
+//! Sentences of made-up findings; `tests/cycles.rs` has those of real ones.
+
+use super::*;
+
+fn node(kind: NodeKind, type_name: &str, name: Option<&str>, location: Option<&str>) -> Node {
+    Node {
+        kind,
+        type_name: type_name.to_owned(),
+        name: name.map(str::to_owned),
+        location: location.map(str::to_owned),
+        length: None,
+        value: None,
+    }
+}
+
+fn hop(node: Node, kind: EdgeKind, label: &str) -> Hop {
+    Hop { node, edge: Edge { kind, label: label.to_owned() } }
+}
+
+fn function(name: &str, location: &str) -> Node {
+    node(NodeKind::Function, "function", Some(name), Some(location))
+}
+
+fn tensor(shape: &[u64]) -> TensorInfo {
+    TensorInfo {
+        class: None,
+        shape: Some(shape.to_vec()),
+        dtype: "float32".to_owned(),
+        device: "cpu".to_owned(),
+        bytes: 1 << 20,
+        requires_grad: false,
+        grad_fn: None,
+        shares_storage: false,
+    }
+}
+
+fn finding(cycle: Vec<Hop>, groups: Vec<TensorGroup>, count: u64, breaking_edge: Option<usize>) -> Finding {
+    Finding {
+        signature: String::new(),
+        count,
+        objects: cycle.len() as u64,
+        cycle,
+        exclusive_bytes: groups.iter().map(|group| group.bytes).sum(),
+        groups,
+        breaking_edge,
+        breaking_edge_suffices: true,
+        feeds_others: false,
+    }
+}
+
+#[test]
+fn the_dynamo_disable_cycle_is_told_as_what_it_is_from_either_end() {
+    let recompute = function("outer.<locals>.recompute_fn", "/torch/utils/checkpoint.py:1497");
+    let wrapper = function("DisableContext.__call__.<locals>._fn", "/torch/_dynamo/eval_frame.py:9");
+    let mut cycle =
+        vec![hop(recompute, EdgeKind::Attribute, ".__dynamo_disable"), hop(wrapper, EdgeKind::Closure, "fn")];
+    let group = TensorGroup { path: vec![cycle[0].clone()], tensor: tensor(&[256, 256]), count: 4, bytes: 4 << 20 };
+    let first = explain(&finding(cycle.clone(), vec![group.clone()], 4, Some(0)), Some(4));
+    assert_eq!(
+        first.sentence,
+        "`torch._disable_dynamo` stored its wrapper on `recompute_fn` (checkpoint.py:1497), whose closure variable `fn` \
+         holds the function again; it keeps through `.__dynamo_disable` 1 tensor [256, 256] float32 per layer, 4.00 MiB \
+         per step"
+    );
+    assert_eq!(
+        first.repair.as_deref(),
+        Some(
+            "do not set the attribute `.__dynamo_disable` of `recompute_fn` (checkpoint.py:1497), or remove it: no other \
+             reference closes this cycle"
+        )
+    );
+    cycle.reverse();
+    assert_eq!(explain(&finding(cycle, vec![group], 4, Some(1)), Some(4)), first);
+}
+
+#[test]
+fn a_longer_cycle_is_told_hop_by_hop() {
+    let cycle = vec![
+        hop(node(NodeKind::Instance, "app.Trainer", None, None), EdgeKind::Attribute, ".hooks"),
+        hop(node(NodeKind::List, "list", None, None), EdgeKind::Index, "[0]"),
+        hop(node(NodeKind::Method, "method", Some("Trainer.hook"), Some("/app/train.py:7")), EdgeKind::SelfOf, "__self__"),
+    ];
+    let explained = explain(&finding(cycle, Vec::new(), 1, Some(0)), None);
+    assert_eq!(
+        explained.sentence,
+        "a `app.Trainer` holds a `list` in its attribute `.hooks`, which holds `Trainer.hook` (train.py:7) at `[0]`, \
+         which holds the first again as the object it is bound to; it keeps no tensor of its own"
+    );
+}
+
+#[test]
+fn an_object_that_holds_itself_and_the_tensor_has_the_shortest_sentence() {
+    let list = || node(NodeKind::List, "list", None, None);
+    let cycle = vec![hop(list(), EdgeKind::Index, "[1]")];
+    let group =
+        TensorGroup { path: vec![hop(list(), EdgeKind::Index, "[0]")], tensor: tensor(&[8]), count: 3, bytes: 96 };
+    assert_eq!(
+        explain(&finding(cycle, vec![group], 3, None), None).sentence,
+        "a `list` holds itself at `[1]`; it keeps through `[0]` 1 tensor [8] float32 in each of 3 such cycles, 96 B per \
+         step"
+    );
+}

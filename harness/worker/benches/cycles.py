@@ -26,6 +26,7 @@ REPEATS = 5
 
 
 def is_cpu_tensor(found) -> bool:
+    """Stand in for the filter by which torch finds CUDA tensors."""
     return issubclass(type(found), torch.Tensor)
 
 

@@ -26,7 +26,7 @@ REPEATS = 5
 
 
 def is_cpu_tensor(found) -> bool:
-    """Say whether an object is a tensor, by its type alone."""
+    """Stand in for the filter by which torch finds CUDA tensors."""
     return issubclass(type(found), torch.Tensor)
 
 

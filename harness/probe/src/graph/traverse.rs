@@ -127,6 +127,9 @@ impl Visitor<'_, '_> {
         // Hidden objects are appended while this runs.
         while node < self.graph.objects.len() {
             let object = self.graph.objects[node];
+            if let Some(&soon) = self.graph.objects.get(node + AHEAD) {
+                prefetch(soon);
+            }
             self.graph.starts.push(u32::try_from(self.graph.targets.len()).unwrap_or(u32::MAX));
             // SAFETY: the list that the objects came from keeps them alive, and they keep alive what
             // they refer to. The interpreter is attached and no Python code runs in between.
@@ -182,6 +185,24 @@ impl Visitor<'_, '_> {
         }
         self.graph.targets.push(node);
     }
+}
+
+/// How many objects ahead of the visit their memory is asked for: a million objects do not fit a
+/// cache, and waiting for each takes longer than visiting it.
+const AHEAD: usize = 12;
+
+fn prefetch(object: *mut ffi::PyObject) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a prefetch reads nothing and may be given any address.
+        unsafe {
+            _mm_prefetch::<_MM_HINT_T0>(object.cast());
+            _mm_prefetch::<_MM_HINT_T0>(object.cast::<i8>().wrapping_add(64));
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = object;
 }
 
 unsafe extern "C" fn visit(object: *mut ffi::PyObject, visitor: *mut c_void) -> c_int {

@@ -121,6 +121,14 @@ impl Resolved {
         }
     }
 
+    /// How often the program applies its block, if it is one of ours.
+    pub fn layers(&self) -> Option<u64> {
+        match &self.body {
+            Body::Llama3(block) => Some(u64::from(block.model.layers)),
+            Body::File { .. } => None,
+        }
+    }
+
     /// The expected verdict in that environment: the first line of `expect:` that matches. None when
     /// no line speaks about it.
     pub fn expected(&self, torch: &Version, python: &Version) -> Option<Verdict> {

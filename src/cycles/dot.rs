@@ -9,7 +9,8 @@ use crate::bytes::human;
 
 /// One cluster for each finding: the cycle, and a path to each group of tensors.
 pub fn dot(findings: &[Finding]) -> String {
-    let mut text = String::from("digraph cycles {\n  rankdir=LR;\n  node [shape=box, fontname=\"monospace\"];\n");
+    let mut text =
+        String::from("digraph cycles {\n  rankdir=LR;\n  node [shape=box, fontname=\"monospace\"];\n");
     for (number, finding) in findings.iter().enumerate() {
         cluster(&mut text, number, finding);
     }
@@ -23,7 +24,8 @@ fn cluster(text: &mut String, number: usize, finding: &Finding) {
     let cycle = &finding.cycle;
     for (index, hop) in cycle.iter().enumerate() {
         let next = (index + 1) % cycle.len();
-        let style = if finding.breaking_edge == Some(index) { ", color=red, penwidth=2, style=dashed" } else { "" };
+        let style =
+            if finding.breaking_edge == Some(index) { ", color=red, penwidth=2, style=dashed" } else { "" };
         let _ = writeln!(text, "    c{number}_{index} [label={}];", quoted(&name(&hop.node)));
         let _ = writeln!(
             text,
@@ -50,7 +52,8 @@ fn cluster(text: &mut String, number: usize, finding: &Finding) {
             let _ = writeln!(text, "    {node} -> {next} [label={}];", quoted(&hop.edge.label));
             from = None;
         }
-        let label = format!("{} x {}\n{}", tensors.count, shape(&tensors.tensor), human(tensors.bytes as f64));
+        let label =
+            format!("{} x {}\n{}", tensors.count, shape(&tensors.tensor), human(tensors.bytes as f64));
         let _ = writeln!(
             text,
             "    t{number}_{group} [label={}, style=filled, fillcolor=\"#ffe0b0\"];",

@@ -81,7 +81,11 @@ fn kept(finding: &Finding, layers: Option<u64>) -> String {
         let rest: u64 = finding.groups[MOST_GROUPS..].iter().map(|group| group.bytes).sum();
         parts.push(format!("{} in other tensors", human(rest as f64)));
     }
-    if parts.is_empty() { "it keeps no tensor of its own".to_owned() } else { format!("it keeps {}", parts.join(", and ")) }
+    if parts.is_empty() {
+        "it keeps no tensor of its own".to_owned()
+    } else {
+        format!("it keeps {}", parts.join(", and "))
+    }
 }
 
 /// How many of which tensors.
@@ -101,9 +105,22 @@ fn tensors(group: &TensorGroup, components: u64, layers: Option<u64>) -> String 
 /// A tensor as people write it: `[256, 512] float32`.
 pub fn shape(tensor: &TensorInfo) -> String {
     let class = tensor.class.as_deref().map_or_else(String::new, |class| format!("`{class}` "));
-    let shape = tensor.shape.as_ref().map_or_else(|| "of unknown shape".to_owned(), |shape| format!("{shape:?}"));
+    let shape =
+        tensor.shape.as_ref().map_or_else(|| "of unknown shape".to_owned(), |shape| format!("{shape:?}"));
     let device = if tensor.device == "cpu" { String::new() } else { format!(" on {}", tensor.device) };
-    format!("{class}{shape} {}{device}", tensor.dtype)
+    let view = if is_view(tensor) {
+        format!(" (a view of a storage of {})", human(tensor.bytes as f64))
+    } else {
+        String::new()
+    };
+    format!("{class}{shape} {}{device}{view}", tensor.dtype)
+}
+
+/// Whether a tensor keeps clearly more memory than its own elements need.
+fn is_view(tensor: &TensorInfo) -> bool {
+    // The widest element, a complex number of two doubles, has 16 bytes.
+    let elements = tensor.shape.as_ref().map(|shape| shape.iter().product::<u64>());
+    elements.is_some_and(|elements| tensor.bytes > 16 * elements.max(1))
 }
 
 /// A path as an expression: `recompute_context.storage[int].val`.
@@ -119,17 +136,22 @@ pub fn expression(path: &[Hop]) -> String {
 }
 
 fn way(path: &[Hop]) -> String {
-    let through = |hop: &Hop| {
-        hop.edge.label == ".storage" && hop.node.type_name.ends_with("TorchDispatchMode")
-    };
+    let through =
+        |hop: &Hop| hop.edge.label == ".storage" && hop.node.type_name.ends_with("TorchDispatchMode");
     let expression = expression(path);
-    if path.iter().any(through) { format!("the SAC storage (`{expression}`)") } else { format!("`{expression}`") }
+    if path.iter().any(through) {
+        format!("the SAC storage (`{expression}`)")
+    } else {
+        format!("`{expression}`")
+    }
 }
 
 fn repair(finding: &Finding) -> Option<String> {
     let hop = &finding.cycle[finding.breaking_edge?];
     let what = match hop.edge.kind {
-        EdgeKind::Attribute | EdgeKind::Slot => format!("the attribute `{}` of {}", hop.edge.label, name(&hop.node)),
+        EdgeKind::Attribute | EdgeKind::Slot => {
+            format!("the attribute `{}` of {}", hop.edge.label, name(&hop.node))
+        }
         _ => format!("the entry `{}` of {}", hop.edge.label, name(&hop.node)),
     };
     let rest = if finding.breaking_edge_suffices {
@@ -142,7 +164,8 @@ fn repair(finding: &Finding) -> Option<String> {
 
 /// A node in a sentence.
 pub fn name(node: &Node) -> String {
-    let place = node.location.as_deref().map_or_else(String::new, |location| format!(" ({})", short(location)));
+    let place =
+        node.location.as_deref().map_or_else(String::new, |location| format!(" ({})", short(location)));
     let named = node.name.as_deref().map(own_name);
     match (node.kind, named) {
         (NodeKind::Function | NodeKind::Method, Some(named)) => format!("`{named}`{place}"),

@@ -54,7 +54,8 @@ fn the_dynamo_disable_cycle_is_told_as_what_it_is_from_either_end() {
     let wrapper = function("DisableContext.__call__.<locals>._fn", "/torch/_dynamo/eval_frame.py:9");
     let mut cycle =
         vec![hop(recompute, EdgeKind::Attribute, ".__dynamo_disable"), hop(wrapper, EdgeKind::Closure, "fn")];
-    let group = TensorGroup { path: vec![cycle[0].clone()], tensor: tensor(&[256, 256]), count: 4, bytes: 4 << 20 };
+    let group =
+        TensorGroup { path: vec![cycle[0].clone()], tensor: tensor(&[256, 256]), count: 4, bytes: 4 << 20 };
     let first = explain(&finding(cycle.clone(), vec![group.clone()], 4, Some(0)), Some(4));
     assert_eq!(
         first.sentence,
@@ -78,7 +79,11 @@ fn a_longer_cycle_is_told_hop_by_hop() {
     let cycle = vec![
         hop(node(NodeKind::Instance, "app.Trainer", None, None), EdgeKind::Attribute, ".hooks"),
         hop(node(NodeKind::List, "list", None, None), EdgeKind::Index, "[0]"),
-        hop(node(NodeKind::Method, "method", Some("Trainer.hook"), Some("/app/train.py:7")), EdgeKind::SelfOf, "__self__"),
+        hop(
+            node(NodeKind::Method, "method", Some("Trainer.hook"), Some("/app/train.py:7")),
+            EdgeKind::SelfOf,
+            "__self__",
+        ),
     ];
     let explained = explain(&finding(cycle, Vec::new(), 1, Some(0)), None);
     assert_eq!(
@@ -92,8 +97,12 @@ fn a_longer_cycle_is_told_hop_by_hop() {
 fn an_object_that_holds_itself_and_the_tensor_has_the_shortest_sentence() {
     let list = || node(NodeKind::List, "list", None, None);
     let cycle = vec![hop(list(), EdgeKind::Index, "[1]")];
-    let group =
-        TensorGroup { path: vec![hop(list(), EdgeKind::Index, "[0]")], tensor: tensor(&[8]), count: 3, bytes: 96 };
+    let group = TensorGroup {
+        path: vec![hop(list(), EdgeKind::Index, "[0]")],
+        tensor: tensor(&[8]),
+        count: 3,
+        bytes: 96,
+    };
     assert_eq!(
         explain(&finding(cycle, vec![group], 3, None), None).sentence,
         "a `list` holds itself at `[1]`; it keeps through `[0]` 1 tensor [8] float32 in each of 3 such cycles, 96 B per \

@@ -20,11 +20,29 @@ pub fn blame_text(report: &CycleReport) -> String {
             let _ = writeln!(text, "  {}{mark}", hop_text(hop));
         }
         for group in &finding.groups {
-            let _ = writeln!(text, "  keeps {} x {} ({} bytes)", group.count, shape(&group.tensor), group.bytes);
-            let _ = writeln!(text, "    {}", expression(&group.path));
+            let _ =
+                writeln!(text, "  keeps {} x {} ({} bytes)", group.count, shape(&group.tensor), group.bytes);
+            let _ = writeln!(text, "    {}", without_numbers(&expression(&group.path)));
         }
     }
     text
+}
+
+/// A path without the positions at which things lie in torch's own lists and dicts.
+fn without_numbers(path: &str) -> String {
+    path.split_inclusive('[').fold(String::new(), |mut text, part| {
+        let is_index = text.ends_with('[');
+        match part.split_once(']') {
+            Some((inside, rest))
+                if is_index && (inside == "int" || inside.bytes().all(|byte| byte.is_ascii_digit())) =>
+            {
+                text.push_str("#]");
+                text.push_str(rest);
+            }
+            _ => text.push_str(part),
+        }
+        text
+    })
 }
 
 fn hop_text(hop: &Hop) -> String {

@@ -21,7 +21,9 @@ pub fn graph_text(nodes: &[TorchNode]) -> String {
         }
         for (edge, target) in &node.references {
             let target = nodes.get(*target).map_or_else(|| "?".to_owned(), |node| normal(&node.label));
-            *counts.entry(format!("{label} -- {} --> {target}", normal(edge))).or_default() += 1;
+            // Which of a closure's variables it is depends on how many the source has.
+            let edge = if label.starts_with("(cell") { "[#]".to_owned() } else { normal(edge) };
+            *counts.entry(format!("{label} -- {edge} --> {target}")).or_default() += 1;
         }
     }
     counts.iter().map(|(line, count)| format!("{count} x {line}\n")).collect()
@@ -40,6 +42,11 @@ fn normal_word(word: &str) -> String {
     };
     let normal = if let Some(size) = body.strip_prefix("dict[").and_then(|rest| rest.strip_suffix(']')) {
         if size.bytes().all(|byte| byte.is_ascii_digit()) { "dict[#]".to_owned() } else { body.to_owned() }
+    } else if body
+        .strip_prefix("...")
+        .is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit()))
+    {
+        "...#".to_owned()
     } else if body.starts_with("0x") {
         "0x#".to_owned()
     } else if let Some((path, line)) = body.rsplit_once(".py:")
@@ -67,9 +74,13 @@ mod tests {
     #[rstest]
     #[case("function\nrecompute_fn", "function recompute_fn")]
     #[case("dict[19]", "dict[#]")]
+    #[case("(cell,cell, ...6)", "(cell,cell, ...#)")]
     #[case("weakref to id 0x7f00aa", "weakref to id 0x#")]
     #[case("frame\n.../site-packages/torch/x.py:12", "frame x.py:#")]
-    #[case("see visualization of cycle /tmp/a/torch-cycles.html", "see visualization of cycle torch-cycles.html")]
+    #[case(
+        "see visualization of cycle /tmp/a/torch-cycles.html",
+        "see visualization of cycle torch-cycles.html"
+    )]
     #[case("object\ntorch.Tensor (torch.Size([256, 512]))", "object torch.Tensor (torch.Size([256, 512]))")]
     fn what_differs_between_machines_is_left_out(#[case] label: &str, #[case] text: &str) {
         assert_eq!(normal(label), text);

@@ -6,11 +6,13 @@ use comfy_table::{Attribute, Cell, CellAlignment, Color, Table, presets};
 
 use crate::bytes::human;
 use crate::case::Verdict;
+use crate::cycles::Diagnosis;
 use crate::measure::Recording;
 use crate::run::{CaseOutcome, Outcome};
 
-/// One case: a line per step, then the verdict with its numbers and the reason.
-pub fn case_text(outcome: &CaseOutcome, colour: bool) -> String {
+/// One case: a line per step, then the verdict with its numbers and the reason, and so many of the
+/// findings that explain it.
+pub fn case_text(outcome: &CaseOutcome, findings: usize, colour: bool) -> String {
     let mut text = format!("{}\n", outcome.name);
     if let Some(table) = steps_table(outcome) {
         text.push_str(&table);
@@ -20,6 +22,9 @@ pub fn case_text(outcome: &CaseOutcome, colour: bool) -> String {
         let _ = writeln!(text, "  {}", numbers_line(outcome, numbers));
     }
     let _ = writeln!(text, "  {}", indented(outcome.reason()));
+    if let Some(diagnosis) = &outcome.diagnosis {
+        text.push_str(&findings_text(diagnosis, findings));
+    }
     for arm in &outcome.arms {
         if let Some(note) = &arm.start_note {
             let _ = writeln!(text, "  the {} arm was spawned instead of forked: {note}", arm.name);
@@ -27,6 +32,21 @@ pub fn case_text(outcome: &CaseOutcome, colour: bool) -> String {
     }
     if let Some(folder) = &outcome.folder {
         let _ = writeln!(text, "  kept in {}", folder.display());
+    }
+    text
+}
+
+fn findings_text(diagnosis: &Diagnosis, most: usize) -> String {
+    let mut text = String::new();
+    for (_, explanation) in diagnosis.findings().take(most) {
+        let _ = writeln!(text, "  why: {}", explanation.sentence);
+        if let Some(repair) = &explanation.repair {
+            let _ = writeln!(text, "  repair: {repair}");
+        }
+    }
+    let all = diagnosis.report.findings.len() + diagnosis.report.findings_left_out as usize;
+    if most > 0 && all > most {
+        let _ = writeln!(text, "  {} more findings (--findings {all}, or cycles.html)", all - most);
     }
     text
 }

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::cycles::Diagnosis;
 use crate::environment::Environment;
 use crate::run::{ArmOutcome, CaseOutcome, Outcome};
 
@@ -41,11 +42,22 @@ fn case(outcome: &CaseOutcome) -> Value {
         "growth_bytes_per_step": numbers.map(|numbers| numbers.growth.round() as i64),
         "growth_collected_bytes_per_step": numbers.map(|numbers| numbers.growth_collected.round() as i64),
         "freed_bytes_per_collect": numbers.map(|numbers| numbers.freed.round() as i64),
+        "cycles": outcome.diagnosis.as_ref().map_or_else(Vec::new, cycles),
         "warmup": outcome.warmup,
         "prediction": outcome.prediction,
         "arms": outcome.arms.iter().map(|each| (each.name.clone(), arm(each))).collect::<Map<_, _>>(),
         "run_dir": outcome.folder,
     })
+}
+
+/// Each finding with its words.
+fn cycles(diagnosis: &Diagnosis) -> Vec<Value> {
+    let findings = diagnosis.findings();
+    findings
+        .map(|(finding, explanation)| {
+            json!({"sentence": explanation.sentence, "repair": explanation.repair, "finding": finding})
+        })
+        .collect()
 }
 
 fn arm(arm: &ArmOutcome) -> Value {

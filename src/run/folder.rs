@@ -10,6 +10,7 @@ use torchleak_protocol::ArmEvent;
 
 use super::RunError;
 use crate::case::Case;
+use crate::cycles::{Diagnosis, dot, html};
 use crate::environment::Environment;
 use crate::worker::LogSink;
 
@@ -81,6 +82,14 @@ impl RunFolder {
         let mut line = serde_json::to_vec(&EventLine { arm, event })?;
         line.push(b'\n');
         self.events.write_all(&line)
+    }
+
+    /// Writes a diagnosis as data, as a graph and as a page.
+    pub fn write_diagnosis(&self, case: &str, diagnosis: &Diagnosis) -> io::Result<()> {
+        let json = serde_json::to_string_pretty(diagnosis)? + "\n";
+        std::fs::write(self.path.join("cycles.json"), json)?;
+        std::fs::write(self.path.join("cycles.dot"), dot(&diagnosis.report.findings))?;
+        std::fs::write(self.path.join("cycles.html"), html(case, diagnosis))
     }
 
     /// Gives the log for what an arm prints. Each line gets the arm's name, because arms print at the

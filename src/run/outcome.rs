@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use crate::case::{Prediction, Verdict};
+use crate::cycles::Diagnosis;
 use crate::measure::Recording;
 use crate::verdict::{Judgement, Numbers};
 use crate::worker::Ending;
@@ -28,6 +29,8 @@ pub struct CaseOutcome {
     /// The verdict that the case expects in this environment, if it says anything about it.
     pub expected: Option<Verdict>,
     pub arms: Vec<ArmOutcome>,
+    /// Why tensors stay, where a diagnosis run found any in garbage.
+    pub diagnosis: Option<Diagnosis>,
     pub outcome: Outcome,
     /// Where everything is kept. None when nothing was run.
     pub folder: Option<PathBuf>,

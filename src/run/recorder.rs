@@ -13,6 +13,7 @@ use super::outcome::{ArmOutcome, CaseOutcome, Outcome};
 use super::plan::{Plan, PlannedCase};
 use super::watch::Watcher;
 use crate::case::{Resolved, Verdict};
+use crate::cycles::{Diagnosis, diagnose};
 use crate::environment::Environment;
 use crate::measure::Recording;
 use crate::verdict::Control;
@@ -40,6 +41,7 @@ struct Tracked {
     expected: Option<Verdict>,
     folder: Option<RunFolder>,
     arms: Vec<ArmOutcome>,
+    diagnosis: Option<Diagnosis>,
     outcome: Option<Outcome>,
     told: bool,
 }
@@ -100,8 +102,15 @@ impl Tracked {
     fn new(planned: PlannedCase, environment: &Environment) -> (Self, Vec<Job>) {
         let PlannedCase { resolved, arms } = planned;
         let expected = expected(&resolved, environment);
-        let mut tracked =
-            Self { resolved, expected, folder: None, arms: Vec::new(), outcome: None, told: false };
+        let mut tracked = Self {
+            resolved,
+            expected,
+            folder: None,
+            arms: Vec::new(),
+            diagnosis: None,
+            outcome: None,
+            told: false,
+        };
         let mut jobs = Vec::new();
         match arms {
             Err(outcome) => tracked.outcome = Some(outcome),
@@ -139,7 +148,21 @@ impl Tracked {
             None => return,
         };
         let log = self.folder_path().unwrap_or_default().join("stdout.log");
+        self.diagnosis = self.diagnose();
         self.outcome = Some(conclude(&self.resolved, &self.arms, control, &log.display().to_string()));
+    }
+
+    /// Explains the garbage, and leaves the explanation in the run folder.
+    fn diagnose(&self) -> Option<Diagnosis> {
+        let arm = self.arms.iter().find(|arm| arm.name == "garbage")?;
+        let diagnosis = diagnose(&arm.recording, self.resolved.layers())?;
+        if let Some(folder) = &self.folder
+            && let Err(error) = folder.write_diagnosis(&self.resolved.name, &diagnosis)
+        {
+            // The verdict does not depend on these files, and the events hold what is in them.
+            tracing::warn!(%error, folder = %folder.path().display(), "the diagnosis cannot be written");
+        }
+        Some(diagnosis)
     }
 
     fn snapshot(&self) -> CaseOutcome {
@@ -150,6 +173,7 @@ impl Tracked {
             prediction: self.resolved.prediction.clone(),
             expected: self.expected,
             arms: self.arms.clone(),
+            diagnosis: self.diagnosis.clone(),
             outcome: self.outcome.clone().unwrap_or(Outcome::Interrupted),
             folder: self.folder_path(),
         }

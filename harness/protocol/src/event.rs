@@ -32,7 +32,9 @@ pub enum ArmEvent {
     /// The arm gives up. It exits after this line.
     Failed(Failure),
     /// All steps are done.
-    Ended { steps: u32 },
+    Ended {
+        steps: u32,
+    },
     /// What torch's own code says of the garbage of one more step. It comes after the end of a
     /// diagnosis run, so that no verdict depends on it.
     TorchCycles(Box<TorchCycles>),

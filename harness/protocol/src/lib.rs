@@ -21,4 +21,6 @@ pub use event::{ArmEvent, ArmFacts, Failure, FailureKind, HostEvent};
 pub use graph::{
     CycleReport, CycleSeconds, Edge, EdgeKind, Finding, Hop, Node, NodeKind, TensorGroup, TensorInfo,
 };
-pub use record::{Census, Collected, DeviceMemory, GarbageRecord, Memory, StepRecord, Storages, TorchCycles, TorchNode};
+pub use record::{
+    Census, Collected, DeviceMemory, GarbageRecord, Memory, StepRecord, Storages, TorchCycles, TorchNode,
+};

@@ -5,6 +5,7 @@ Every program has ``step()``, which returns a :class:`StepResult`, and ``flops_p
 
 import importlib.util
 import math
+import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -61,6 +62,8 @@ class FileProgram:
         if location is None or location.loader is None:
             raise Unsupported(f"{path} is not a Python file")
         self.module = importlib.util.module_from_spec(location)
+        # Pickling and dataclasses look a class's module up by its name.
+        sys.modules[location.name] = self.module
         location.loader.exec_module(self.module)
         for name in ("setup", "step"):
             if not callable(getattr(self.module, name, None)):

@@ -27,7 +27,7 @@ fn tensor(shape: &[u64]) -> TensorInfo {
         shape: Some(shape.to_vec()),
         dtype: "float32".to_owned(),
         device: "cpu".to_owned(),
-        bytes: 1 << 20,
+        bytes: 4 * shape.iter().product::<u64>(),
         requires_grad: false,
         grad_fn: None,
         shares_storage: false,

@@ -7,6 +7,6 @@ mod recording;
 mod series;
 mod slope;
 
-pub use recording::Recording;
+pub use recording::{Loss, Recording};
 pub use series::{GarbagePerStep, Place, Series, garbage_per_step, level_gap, step_losses_differ};
 pub use slope::theil_sen;

@@ -27,9 +27,48 @@ impl Recording {
     }
 
     /// The loss of each step.
-    pub fn losses(&self) -> Vec<(u32, Option<f64>)> {
-        let measured = self.steps.iter().map(|record| (record.step, record.loss));
-        let diagnosed = self.garbage.iter().map(|record| (record.step, record.loss));
+    pub fn losses(&self) -> Vec<(u32, Loss<'_>)> {
+        let measured = self.steps.iter().map(|record| (record.step, Loss::new(record.loss, &record.loss_is)));
+        let diagnosed =
+            self.garbage.iter().map(|record| (record.step, Loss::new(record.loss, &record.loss_is)));
         measured.chain(diagnosed).collect()
+    }
+
+    /// The first step after `warmup` during which something else than torchleak collected.
+    pub fn foreign_collection(&self, warmup: u32) -> Option<u32> {
+        let measured = self.steps.iter().map(|record| (record.step, record.foreign_collections));
+        let diagnosed = self.garbage.iter().map(|record| (record.step, record.foreign_collections));
+        measured.chain(diagnosed).find(|(step, count)| *step > warmup && *count > 0).map(|(step, _)| step)
+    }
+}
+
+/// A loss that can be compared bit for bit, also where it is no number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Loss<'a> {
+    /// The program gives none.
+    Missing,
+    /// The bits of a finite one.
+    Finite(u64),
+    /// `nan`, `inf` or `-inf`.
+    Other(&'a str),
+}
+
+impl<'a> Loss<'a> {
+    fn new(loss: Option<f64>, other: &'a Option<String>) -> Self {
+        match (loss, other) {
+            (Some(loss), _) => Self::Finite(loss.to_bits()),
+            (None, Some(word)) => Self::Other(word),
+            (None, None) => Self::Missing,
+        }
+    }
+}
+
+impl std::fmt::Display for Loss<'_> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Missing => formatter.write_str("missing"),
+            Self::Finite(bits) => f64::from_bits(*bits).fmt(formatter),
+            Self::Other(word) => formatter.write_str(word),
+        }
     }
 }

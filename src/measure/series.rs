@@ -2,8 +2,8 @@
 
 use torchleak_protocol::{Census, GarbageRecord, Memory, StepRecord};
 
-use super::Recording;
 use super::slope::{median, theil_sen};
+use super::{Loss, Recording};
 
 /// Where memory is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,6 +49,8 @@ impl Place {
 pub struct Series {
     /// Bytes after each step, and after the collection where there was one.
     pub levels: Vec<(u32, f64)>,
+    /// Bytes of live tensors that the collector tracks, after each step.
+    pub census: Vec<(u32, f64)>,
     /// Bytes that each forced collection freed.
     pub freed: Vec<f64>,
 }
@@ -71,12 +73,37 @@ impl Series {
                 Some(place.bytes(&record.memory)? as f64 - place.bytes(&collected.memory)? as f64)
             })
             .collect::<Option<Vec<_>>>()?;
-        Some(Self { levels, freed })
+        let census =
+            steps.iter().map(|record| (record.step, place.census_bytes(&record.census) as f64)).collect();
+        Some(Self { levels, census, freed })
     }
 
     /// Bytes per step, robustly.
     pub fn growth(&self) -> Option<f64> {
         theil_sen(&self.levels)
+    }
+
+    /// Bytes of live tensors per step, robustly.
+    pub fn census_growth(&self) -> Option<f64> {
+        theil_sen(&self.census)
+    }
+
+    /// Bytes that a collection typically freed, or None where none was forced.
+    pub fn freed_per_collect(&self) -> Option<f64> {
+        median(&mut self.freed.clone())
+    }
+
+    /// Bytes that a typical step adds: the lower median of the differences from step to step. One
+    /// large jump moves a slope, and does not move this, even among three steps.
+    pub fn typical_step(&self) -> Option<f64> {
+        let mut differences: Vec<f64> = self.levels.windows(2).map(|pair| pair[1].1 - pair[0].1).collect();
+        differences.sort_by(f64::total_cmp);
+        differences.get(differences.len().saturating_sub(1) / 2).copied()
+    }
+
+    /// Bytes of live tensors per step, robustly.
+    pub fn census_growth(&self) -> Option<f64> {
+        theil_sen(&self.census)
     }
 
     /// Bytes that a collection typically freed, or None where none was forced.
@@ -111,6 +138,10 @@ pub struct GarbagePerStep {
     pub total: u64,
     /// At how many steps after the warm-up there was any.
     pub steps: usize,
+    /// The last step with any, the warm-up included.
+    pub last: Option<u32>,
+    /// The sum over all steps of what lay in other memory than that which is judged by.
+    pub elsewhere: u64,
 }
 
 /// Summarises a diagnosis run. None when no step after `warmup` was reported.
@@ -127,15 +158,23 @@ pub fn garbage_per_step(recording: &Recording, place: Place, warmup: u32) -> Opt
         objects: *objects.get(objects.len() / 2)?,
         total: recording.garbage.iter().map(bytes_of).sum(),
         steps: bytes.iter().filter(|bytes| **bytes > 0).count(),
+        last: recording.garbage.iter().rev().find(|record| bytes_of(record) > 0).map(|record| record.step),
+        elsewhere: recording
+            .garbage
+            .iter()
+            .flat_map(|record| &record.census)
+            .filter(|(device, _)| !place.holds(device))
+            .map(|(_, storages)| storages.bytes)
+            .sum(),
     })
 }
 
 /// The first step at which two arms report different losses, with both. Arms do the same work from
 /// the same seed, so any difference means that they are not the same experiment.
-pub fn step_losses_differ(one: &Recording, other: &Recording) -> Option<(u32, Option<f64>, Option<f64>)> {
+pub fn step_losses_differ<'a>(one: &'a Recording, other: &'a Recording) -> Option<(u32, Loss<'a>, Loss<'a>)> {
     one.losses()
         .into_iter()
         .zip(other.losses())
-        .find(|((_, loss), (_, other_loss))| loss.map(f64::to_bits) != other_loss.map(f64::to_bits))
+        .find(|((_, loss), (_, other_loss))| loss != other_loss)
         .map(|((step, loss), (_, other_loss))| (step, loss, other_loss))
 }

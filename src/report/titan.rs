@@ -123,6 +123,8 @@ mod tests {
             },
             census: Census::new(),
             collected: None,
+            loss_is: None,
+            foreign_collections: 0,
         }
     }
 

@@ -2,18 +2,18 @@
 
 use torchleak_protocol::Device;
 
-use super::control::place;
+use super::control::{ControlResults, place};
 use super::{ArmOutcome, Outcome};
 use crate::case::{Prediction, Resolved, Verdict};
 use crate::measure::{Place, Recording};
-use crate::verdict::{Control, Evidence, Judgement, judge};
+use crate::verdict::{Evidence, Judgement, judge};
 use crate::worker::{Ending, tail};
 
 /// How many lines of a failed arm's traceback or output the reason shows; its log has the rest.
 const DETAIL_LINES: usize = 6;
 
 /// Judges a case whose arms are all over.
-pub fn conclude(case: &Resolved, arms: &[ArmOutcome], control: &Control, log: &str) -> Outcome {
+pub fn conclude(case: &Resolved, arms: &[ArmOutcome], control: &ControlResults, log: &str) -> Outcome {
     if arms.iter().any(|arm| matches!(arm.ending, None | Some(Ending::Interrupted))) {
         return Outcome::Interrupted;
     }
@@ -38,7 +38,7 @@ pub fn conclude(case: &Resolved, arms: &[ArmOutcome], control: &Control, log: &s
         place,
         predicted,
         tolerance: case.tolerance,
-        control: Some(control),
+        control: Some(control.of(place)),
     }))
 }
 

@@ -16,7 +16,7 @@ pub const ARMS: [(&str, Policy); 3] = [
     ("garbage", Policy::Garbage),
 ];
 
-/// Where the control's memory is judged.
+/// Where the memory of a case on that device is judged, unless its prediction says otherwise.
 pub fn place(device: Device) -> Place {
     if device == Device::Cuda { Place::Device } else { Place::Host }
 }
@@ -47,8 +47,15 @@ pub struct ControlArms {
 }
 
 impl ControlArms {
-    /// Judges the control, once all its arms are over.
-    pub fn result(&self, device: Device) -> Option<Control> {
+    /// Judges the control in every memory that a case on `device` may be judged by, once all its arms
+    /// are over: a counter that sees the GPU says nothing of the one that sees the host.
+    pub fn results(&self, device: Device) -> Option<ControlResults> {
+        let host = self.result(Place::Host)?;
+        let on_device = if device == Device::Cuda { self.result(Place::Device)? } else { host.clone() };
+        Some(ControlResults { host, on_device })
+    }
+
+    fn result(&self, place: Place) -> Option<Control> {
         for ((name, _), ending) in ARMS.iter().zip(&self.endings) {
             let ending = ending.as_ref()?;
             if *ending != Ending::Done {
@@ -63,10 +70,33 @@ impl ControlArms {
             others: &[],
             steps: STEPS,
             warmup: WARMUP,
-            place: place(device),
+            place,
             predicted: Some(CONTROL_BYTES),
             tolerance: None,
             control: None,
         }))
+    }
+}
+
+/// What the control showed, by memory.
+#[derive(Debug, Clone)]
+pub struct ControlResults {
+    host: Control,
+    on_device: Control,
+}
+
+impl ControlResults {
+    /// The results of a control that was not run.
+    pub fn missing() -> Self {
+        let missed = Control::Missed("it was not run".to_owned());
+        Self { host: missed.clone(), on_device: missed }
+    }
+
+    /// The result in one memory.
+    pub fn of(&self, place: Place) -> &Control {
+        match place {
+            Place::Host => &self.host,
+            Place::Device => &self.on_device,
+        }
     }
 }

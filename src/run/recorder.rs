@@ -7,7 +7,7 @@ use pep440_rs::Version;
 use torchleak_protocol::{ArmEvent, Device, HostEvent, Start};
 
 use super::conclude::conclude;
-use super::control::ControlArms;
+use super::control::{ControlArms, ControlResults};
 use super::folder::RunFolder;
 use super::outcome::{ArmOutcome, CaseOutcome, Outcome};
 use super::plan::{Plan, PlannedCase};
@@ -16,7 +16,6 @@ use crate::case::{Resolved, Verdict};
 use crate::cycles::{Diagnosis, diagnose};
 use crate::environment::Environment;
 use crate::measure::Recording;
-use crate::verdict::Control;
 use crate::worker::{Ending, Job, Observer};
 
 /// The observer of a session.
@@ -80,7 +79,7 @@ impl<'a> Recorder<'a> {
 
     /// Concludes what is over, and tells outcomes in the order of the cases.
     fn tell_what_is_known(&mut self) {
-        let control = self.control.result(self.device);
+        let control = self.control.results(self.device);
         for case in &mut self.cases {
             if case.outcome.is_none() {
                 case.conclude(control.as_ref());
@@ -136,11 +135,11 @@ impl Tracked {
 
     /// Sets the outcome if every arm is over. Without a result of the control a case waits, unless
     /// it was interrupted.
-    fn conclude(&mut self, control: Option<&Control>) {
+    fn conclude(&mut self, control: Option<&ControlResults>) {
         if self.arms.iter().any(|arm| arm.ending.is_none()) {
             return;
         }
-        let missing = Control::Missed("it was not run".to_owned());
+        let missing = ControlResults::missing();
         let interrupted = self.arms.iter().any(|arm| arm.ending == Some(Ending::Interrupted));
         let control = match control {
             Some(control) => control,

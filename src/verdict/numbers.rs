@@ -15,6 +15,11 @@ pub struct Numbers {
     pub typical_step: f64,
     /// What the collected arm grows by per step in spite of its collections.
     pub growth_collected: f64,
+    /// What a typical step of the collected arm adds.
+    pub typical_step_collected: f64,
+    /// What the live tensors that Python knows of grow by per step, in the uncollected and in the
+    /// collected arm.
+    pub census_growth: [f64; 2],
     /// What a forced collection frees.
     pub freed: f64,
     /// What a full collect finds.
@@ -36,6 +41,8 @@ impl Numbers {
             predicted: evidence.predicted,
             growth: slope(&uncollected, "uncollected")?,
             typical_step: uncollected.typical_step().ok_or("the uncollected arm reported one step")?,
+            typical_step_collected: collected.typical_step().ok_or("the collected arm reported one step")?,
+            census_growth: [&uncollected, &collected].map(|series| series.census_growth().unwrap_or(0.0)),
             growth_collected: slope(&collected, "collected")?,
             freed: collected.freed_per_collect().ok_or("the collected arm reported no collection")?,
             garbage,

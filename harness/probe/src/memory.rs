@@ -1,6 +1,5 @@
 //! Memory counters of this process.
 
-use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 use torchleak_protocol::Memory;
 
@@ -17,16 +16,11 @@ pub fn memory(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     to_python(py, &Memory { in_use, rss, peak_rss, device: None })
 }
 
-/// Begins a new interval for `peak_rss`. Where the kernel refuses, the peak is that of the process.
+/// Begins a new interval for `peak_rss`. Returns false where the kernel refuses: the peak is then that
+/// of the process.
 #[pyfunction]
-pub fn reset_peak() -> PyResult<()> {
-    #[cfg(target_os = "linux")]
-    if let Err(error) = std::fs::write("/proc/self/clear_refs", "5") {
-        return Err(PyOSError::new_err(format!("cannot reset the peak of the resident set size: {error}")));
-    }
-    #[cfg(not(target_os = "linux"))]
-    let _ = PyOSError::new_err;
-    Ok(())
+pub fn reset_peak() -> bool {
+    cfg!(target_os = "linux") && std::fs::write("/proc/self/clear_refs", "5").is_ok()
 }
 
 /// glibc's `struct mallinfo2`; every member is a `size_t`.

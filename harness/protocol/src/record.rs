@@ -61,6 +61,8 @@ pub struct StepRecord {
     pub step: u32,
     /// Absent when the program gives none or it is not finite.
     pub loss: Option<f64>,
+    /// `nan`, `inf` or `-inf` where the loss is not finite, which JSON has no number for.
+    pub loss_is: Option<String>,
     /// The L2 norm over all gradients, before the optimizer's step.
     pub grad_norm: Option<f64>,
     /// Wall time of the step, without what the measurement costs.
@@ -74,6 +76,9 @@ pub struct StepRecord {
     pub census: Census,
     /// What the arm's forced collection did, if it was due at this step.
     pub collected: Option<Collected>,
+    /// Collections during the step that torchleak did not ask for: the program turned the collector
+    /// on or called it.
+    pub foreign_collections: u64,
 }
 
 /// One forced collection.
@@ -98,6 +103,10 @@ pub struct GarbageRecord {
     pub step: u32,
     /// The loss, which must equal that of the measured arms.
     pub loss: Option<f64>,
+    /// As in [`StepRecord`].
+    pub loss_is: Option<String>,
+    /// As in [`StepRecord`].
+    pub foreign_collections: u64,
     /// Objects in `gc.garbage`.
     pub objects: u64,
     /// Tensors in garbage whose storage nothing outside the garbage uses.

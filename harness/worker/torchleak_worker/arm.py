@@ -2,6 +2,7 @@
 
 import gc
 import os
+import random
 import resource
 import sys
 import traceback
@@ -24,9 +25,13 @@ class Reporter:
     def __init__(self, fd: int) -> None:
         """Writes to the event pipe ``fd``."""
         self.fd = fd
+        self.pid = os.getpid()
 
     def send(self, event: str, **fields: object) -> None:
         """Sends one event; raises OSError when nobody reads the pipe any more."""
+        if os.getpid() != self.pid:
+            # The program forked and its child came back into our loop; the arm is its parent.
+            os._exit(EXIT_DONE)
         probe.send_arm(self.fd, {"event": event, **fields})
 
 
@@ -79,7 +84,7 @@ def _device(command: SimpleNamespace):
     import torch
 
     torch.set_num_threads(command.threads)
-    torch.manual_seed(command.seed)
+    _seed(command.seed)
     if command.device == "cpu":
         return torch.device("cpu")
     if not torch.cuda.is_available():
@@ -89,6 +94,18 @@ def _device(command: SimpleNamespace):
     torch.use_deterministic_algorithms(True, warn_only=True)
     torch.utils.deterministic.fill_uninitialized_memory = False
     return torch.device("cuda", torch.cuda.current_device())
+
+
+def _seed(seed: int) -> None:
+    """Seeds every generator that a program is likely to use."""
+    import torch
+
+    torch.manual_seed(seed)
+    random.seed(seed)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        # numpy takes 32 bits.
+        numpy.random.seed(seed % 2**32)
 
 
 def main_spawned(fd: int) -> None:

@@ -81,6 +81,35 @@ def meter_for(device: torch.device) -> CpuMeter:
     return CudaMeter(device) if device.type == "cuda" else CpuMeter()
 
 
+class ForeignCollections:
+    """Counts collections that torchleak did not ask for.
+
+    A program, or a library that it uses, may turn the collector on or call it. What it frees then looks as if
+    nothing had been kept.
+    """
+
+    def __init__(self) -> None:
+        """Begins to count; the callback stays for the rest of the process."""
+        self._count = 0
+        self._is_stepping = False
+        gc.callbacks.append(self._on_collection)
+
+    def _on_collection(self, phase: str, _info: dict[str, int]) -> None:
+        if self._is_stepping and phase == "start":
+            self._count += 1
+
+    def step(self, program: Any) -> tuple[Any, int]:
+        """Runs one step and gives its result with how many collections happened meanwhile."""
+        # A program that turns automatic collection on does not get it for longer than a step.
+        gc.disable()
+        self._count = 0
+        self._is_stepping = True
+        try:
+            return program.step(), self._count
+        finally:
+            self._is_stepping = False
+
+
 def collect_to_fixpoint(generation: int) -> tuple[int, int]:
     """Collects until a pass finds nothing. Returns objects found and passes made."""
     objects = passes = 0
@@ -95,10 +124,11 @@ def collect_to_fixpoint(generation: int) -> tuple[int, int]:
 
 def run_measured(steps: int, policy: SimpleNamespace, program: Any, meter: CpuMeter, reporter: Any) -> int:
     """Runs ``steps`` steps under ``policy`` and reports each. Returns the number of steps done."""
+    foreign = ForeignCollections()
     for step in range(1, steps + 1):
         meter.begin()
         started = time.perf_counter()
-        result = program.step()
+        result, foreign_collections = foreign.step(program)
         meter.finish()
         seconds = time.perf_counter() - started
         memory = meter.read()
@@ -106,13 +136,14 @@ def run_measured(steps: int, policy: SimpleNamespace, program: Any, meter: CpuMe
         reporter.send(
             "step",
             step=step,
-            loss=result.loss,
+            **result.loss_fields(),
             grad_norm=result.grad_norm,
             seconds=seconds,
             tokens=result.tokens,
             **memory,
             census=probe.census(),
             collected=collected,
+            foreign_collections=foreign_collections,
         )
     return steps
 
@@ -142,8 +173,9 @@ def _collect(generation: int | None, meter: CpuMeter) -> dict[str, Any] | None:
 
 def run_garbage(command: SimpleNamespace, program: Any, device: torch.device, reporter: Any) -> int:
     """Runs the steps of ``command`` and reports what a full collect finds after each. Nothing is measured."""
+    foreign = ForeignCollections()
     for step in range(1, command.steps + 1):
-        result = program.step()
+        result, foreign_collections = foreign.step(program)
         if device.type == "cuda":
             torch.cuda.synchronize(device)
         gc.set_debug(gc.DEBUG_SAVEALL)
@@ -160,7 +192,8 @@ def run_garbage(command: SimpleNamespace, program: Any, device: torch.device, re
         reporter.send(
             "garbage",
             step=step,
-            loss=result.loss,
+            **result.loss_fields(),
+            foreign_collections=foreign_collections,
             objects=objects,
             census=census,
             shared=shared,

@@ -4,7 +4,8 @@ Every program has ``step()``, which returns a :class:`StepResult`, and ``flops_p
 """
 
 import importlib.util
-import math
+import operator
+import os
 import sys
 from types import SimpleNamespace
 from typing import Any
@@ -32,16 +33,18 @@ def build(command: SimpleNamespace, device: torch.device) -> Any:
 
 
 class PlantedCycle:
-    """The positive control: each step leaves one reference cycle that holds one tensor."""
+    """The positive control: each step leaves one reference cycle that holds one tensor in every memory."""
 
     def __init__(self, size: int, device: torch.device) -> None:
-        """Plants ``size`` bytes a step on ``device``."""
+        """Plants ``size`` bytes a step on ``device`` and, where that is a GPU, in the host's memory too."""
         self.size = size
-        self.device = device
+        self.devices = {"cpu", str(device)}
 
     def step(self) -> StepResult:
         """Plants one cycle."""
-        cycle: list[Any] = [torch.zeros(self.size, dtype=torch.uint8, device=self.device)]
+        cycle: list[Any] = [
+            torch.zeros(self.size, dtype=torch.uint8, device=device) for device in sorted(self.devices)
+        ]
         cycle.append(cycle)
         return StepResult(loss=0.0)
 
@@ -62,6 +65,8 @@ class FileProgram:
         if location is None or location.loader is None:
             raise Unsupported(f"{path} is not a Python file")
         self.module = importlib.util.module_from_spec(location)
+        # Modules beside the program can be imported, after everything that is installed.
+        sys.path.append(os.path.dirname(path))
         # Pickling and dataclasses look a class's module up by its name.
         sys.modules[location.name] = self.module
         location.loader.exec_module(self.module)
@@ -92,7 +97,11 @@ def _result(value: Any) -> StepResult:
         if unknown:
             raise Unsupported(f"step returned unknown keys {sorted(unknown)}: loss and tokens are known")
         value, tokens = value.get("loss"), value.get("tokens")
-    if value is None:
-        return StepResult(loss=None, tokens=tokens)
-    loss = float(value)
-    return StepResult(loss=loss if math.isfinite(loss) else None, tokens=tokens)
+    if tokens is not None:
+        try:
+            tokens = operator.index(tokens)
+        except TypeError:
+            raise Unsupported(
+                f"step returned tokens of type {type(tokens).__name__}: an integer is needed"
+            ) from None
+    return StepResult(loss=None if value is None else float(value), tokens=tokens)

@@ -83,9 +83,9 @@ impl Series {
         theil_sen(&self.levels)
     }
 
-    /// Bytes of live tensors per step, robustly.
+    /// Bytes of live tensors that every step adds: one jump is no growth here either.
     pub fn census_growth(&self) -> Option<f64> {
-        theil_sen(&self.census)
+        Some(theil_sen(&self.census)?.min(typical_step(&self.census)?))
     }
 
     /// Bytes that a collection typically freed, or None where none was forced.
@@ -93,30 +93,18 @@ impl Series {
         median(&mut self.freed.clone())
     }
 
-    /// Bytes that a typical step adds: the lower median of the differences from step to step. One
-    /// large jump moves a slope, and does not move this, even among three steps.
+    /// Bytes that a typical step adds.
     pub fn typical_step(&self) -> Option<f64> {
-        let mut differences: Vec<f64> = self.levels.windows(2).map(|pair| pair[1].1 - pair[0].1).collect();
-        differences.sort_by(f64::total_cmp);
-        differences.get(differences.len().saturating_sub(1) / 2).copied()
+        typical_step(&self.levels)
     }
+}
 
-    /// Bytes of live tensors per step, robustly.
-    pub fn census_growth(&self) -> Option<f64> {
-        theil_sen(&self.census)
-    }
-
-    /// Bytes that a collection typically freed, or None where none was forced.
-    pub fn freed_per_collect(&self) -> Option<f64> {
-        median(&mut self.freed.clone())
-    }
-
-    /// Bytes that a typical step adds: the median of the differences from step to step. One large
-    /// jump in the middle moves a slope, and does not move this.
-    pub fn typical_step(&self) -> Option<f64> {
-        let differences = self.levels.windows(2).map(|pair| pair[1].1 - pair[0].1);
-        median(&mut differences.collect::<Vec<_>>())
-    }
+/// The lower median of the differences from step to step. One large jump moves a slope, and does not
+/// move this, even among three steps.
+fn typical_step(levels: &[(u32, f64)]) -> Option<f64> {
+    let mut differences: Vec<f64> = levels.windows(2).map(|pair| pair[1].1 - pair[0].1).collect();
+    differences.sort_by(f64::total_cmp);
+    differences.get(differences.len().saturating_sub(1) / 2).copied()
 }
 
 /// How much higher one arm lies than another after the last step. Both arms do the same work, so

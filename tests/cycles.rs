@@ -48,15 +48,21 @@ fn recording(folder: &std::path::Path) -> Recording {
     recording
 }
 
-/// The first version of the range that shares a snapshot with the installed torch: 2.8 began to leave
-/// garbage of its own, and 2.15 renamed what makes `recompute_fn`.
-fn range(document: &Value) -> &'static str {
+/// The first version of the range that shares a snapshot of a case with the installed torch.
+///
+/// Since 2.8 torch's pytrees leave garbage without tensors, and the wrapper that Dynamo makes has a name
+/// of its own; 2.15 renamed the function that makes `recompute_fn`. Measured on 2.6.0, 2.8.0, 2.13.0
+/// and 2.15.0.
+fn range(case: &str, document: &Value) -> &'static str {
     let torch = document["environment"]["torch"].as_str().unwrap();
     let mut parts = torch.split(['.', '+']);
     let mut number = || parts.next().and_then(|part| part.parse::<u32>().ok()).unwrap_or(0);
+    let is_clean = matches!(case, "sac-stock" | "sac-disable-public-api");
     match (number(), number()) {
+        _ if case == "no-ac-disable" => "2.6",
         (2, ..=7) => "2.6",
         (2, ..=14) => "2.8",
+        _ if is_clean => "2.8",
         _ => "2.15",
     }
 }
@@ -77,7 +83,7 @@ fn snapshot(name: String, text: &str) {
 #[case("sac-stock")]
 fn what_is_retained_and_why_is_as_it_was(#[case] name: &str) {
     let ran = ran();
-    let range = range(&ran.document);
+    let range = range(name, &ran.document);
     let recording = diagnosis_run(ran, name);
     let blame = diagnose(&recording, Some(2))
         .map_or_else(|| "no tensor in garbage\n".to_owned(), |diagnosis| blame_text(&diagnosis.report));
@@ -102,7 +108,7 @@ fn every_shipped_case_that_always_runs_has_a_snapshot() {
             skipped(&name, "it runs only when named");
             continue;
         }
-        let snapshot = format!("snapshots/cycles__{name}_from_2.8.snap");
+        let snapshot = format!("snapshots/cycles__{name}_from_2.6.snap");
         assert!(std::path::Path::new(&snapshot).exists(), "{snapshot}");
     }
 }

@@ -90,16 +90,17 @@ fn kept(finding: &Finding, layers: Option<u64>) -> String {
 
 /// How many of which tensors.
 fn tensors(group: &TensorGroup, components: u64, layers: Option<u64>) -> String {
-    let each = if group.count % components == 0 { group.count / components } else { group.count };
-    let noun = if each == 1 { "tensor" } else { "tensors" };
     let what = shape(&group.tensor);
-    if layers.is_some_and(|layers| layers > 1 && layers == components) && group.count % components == 0 {
-        format!("{each} {noun} {what} per layer")
-    } else if components > 1 && group.count % components == 0 {
-        format!("{each} {noun} {what} in each of {components} such cycles")
+    // Alike cycles that hold different numbers of tensors have no "each".
+    let (each, place) = if components <= 1 || !group.count.is_multiple_of(components) {
+        (group.count, String::new())
+    } else if layers == Some(components) {
+        (group.count / components, " per layer".to_owned())
     } else {
-        format!("{each} {noun} {what}")
-    }
+        (group.count / components, format!(" in each of {components} such cycles"))
+    };
+    let noun = if each == 1 { "tensor" } else { "tensors" };
+    format!("{each} {noun} {what}{place}")
 }
 
 /// A tensor as people write it: `[256, 512] float32`.

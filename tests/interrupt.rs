@@ -10,7 +10,8 @@ use rstest::rstest;
 use rustix::process::{Pid, Signal, kill_process};
 use support::Context;
 
-/// Each step starts a child of its own in the background and notes its pid, then takes a while.
+/// Starts children of its own in the background, one in a session of its own, and notes their pids; then
+/// each step takes a while.
 const SLOW: &str = "\
 import os, subprocess, time
 def setup(ctx):
@@ -18,6 +19,7 @@ def setup(ctx):
     note(os.getppid())
     child = subprocess.Popen(['sleep', '600'])
     note(child.pid)
+    note(subprocess.Popen(['sleep', '600'], start_new_session=True).pid)
     return child
 def note(pid):
     with open(os.path.join(os.path.dirname(__file__), 'pids'), 'a') as file:
@@ -83,6 +85,20 @@ fn an_interrupted_run_keeps_its_events_and_leaves_no_process(#[case] with: Signa
     assert!(said.contains("interrupted") && said.contains("kept in"), "{said}");
     assert!(steps_in(&events(&context).unwrap()) >= 2);
     wait_until("every process gone", 10, || !pids(&context).into_iter().any(is_running));
+}
+
+#[test]
+fn what_a_program_started_does_not_outlive_its_arm() {
+    let context = Context::new();
+    // A shell's own child comes to the host too, once the shell is gone.
+    let quick = SLOW.replace("time.sleep(0.2)", "os.system('setsid sleep 600 & echo $! >> pids')");
+    let quick = quick.replace("def setup(ctx):", "def setup(ctx):\n    os.chdir(os.path.dirname(__file__))");
+    let yaml = context.program_case("quick", &quick, "device: cpu");
+    let (_, code) = context.run_json(&["--device", "cpu", yaml.to_str().unwrap()]);
+    assert_eq!(code, 0);
+    let left: Vec<i32> = pids(&context).into_iter().filter(|pid| is_running(*pid)).collect();
+    assert!(left.is_empty(), "{left:?} run still");
+    assert!(pids(&context).len() >= 3 * (4 + 5));
 }
 
 #[test]

@@ -39,7 +39,7 @@ fn step_does(body: &str) -> String {
     format!("{PROLOGUE}    {body}\n    return 1.0\n")
 }
 
-const PROGRAMS: [(&str, &str); 12] = [
+const PROGRAMS: [(&str, &str); 14] = [
     ("raises", "if third: raise ValueError('the third step is bad')"),
     ("exits", "if third: sys.exit(7)"),
     ("exits-at-once", "if third: os._exit(7)"),
@@ -52,6 +52,8 @@ const PROGRAMS: [(&str, &str); 12] = [
     ("needs-memory", "if third: torch.empty(60 << 30, dtype=torch.uint8)"),
     ("differs", "return time.time() + os.getpid()"),
     ("kills-its-host", "if third: os.kill(os.getppid(), signal.SIGKILL); time.sleep(600)"),
+    ("has-no-stdout", "sys.stdout = None"),
+    ("has-a-stdout-of-its-own", "sys.stdout = object()"),
     (
         "prints",
         r#"print('{"event":"step"}', flush=True); os.write(2, b'\x1b[31mnoise\n'); os.write(1, b'\xff\xfe\n')"#,
@@ -122,6 +124,53 @@ fn what_a_program_prints_is_kept_and_corrupts_nothing() {
     let log = std::fs::read_to_string(log).unwrap();
     assert_eq!(log.matches("[uncollected] {\"event\":\"step\"}").count(), 5, "{log}");
     assert!(log.contains("[collected] \u{1b}[31mnoise"), "{log}");
+}
+
+#[rstest]
+#[case("has-no-stdout")]
+#[case("has-a-stdout-of-its-own")]
+fn a_program_may_replace_its_standard_output(#[case] name: &str) {
+    assert_eq!(case(&ran().document, name)["verdict"], "fixed");
+}
+
+#[test]
+fn a_cold_arm_may_replace_its_standard_output() {
+    let context = Context::new();
+    let path =
+        context.program_case("replaces", &step_does("sys.stdout = None"), "device: cpu\nimports: cold");
+    let (document, code) = context.run_json(&["--device", "cpu", path.to_str().unwrap()]);
+    assert_eq!(code, 0, "{document:#}");
+}
+
+/// One case ends its host; the others run beside it and lose nothing by it.
+#[rstest]
+#[case::that_dies("os.kill(os.getppid(), signal.SIGKILL)", "lost its worker host, which died")]
+#[case::that_hangs("os.kill(os.getppid(), signal.SIGSTOP)", "ran past its deadline of 8 s")]
+fn only_the_culprit_suffers_from_a_host(#[case] body: &str, #[case] reason: &str) {
+    let context = Context::new();
+    let culprit = step_does(&format!("if third: {body}; time.sleep(600)"));
+    let culprit = context.program_case("culprit", &culprit, "device: cpu");
+    let innocent = context.program_case("innocent", &step_does("time.sleep(0.3)"), "device: cpu");
+    let (document, code) = context.run_json(&[
+        "--device",
+        "cpu",
+        "--jobs",
+        "8",
+        "--deadline",
+        "8",
+        culprit.to_str().unwrap(),
+        innocent.to_str().unwrap(),
+    ]);
+    let said = case(&document, "culprit")["reason"].as_str().unwrap();
+    assert!(said.contains(reason), "{said}");
+    let innocent = case(&document, "innocent");
+    assert_eq!(innocent["verdict"], "fixed", "{innocent:#}");
+    let steps = innocent["arms"]["uncollected"]["steps"].as_array().unwrap();
+    assert_eq!(steps.len(), 5, "only the last attempt counts");
+    let events = context.path().join(innocent["run_dir"].as_str().unwrap()).join("events.jsonl");
+    let events = std::fs::read_to_string(events).unwrap();
+    assert!(events.contains(r#"{"arm":"uncollected","event":"restarted"}"#), "{events}");
+    assert_eq!(code, 4);
 }
 
 #[test]

@@ -34,7 +34,7 @@ struct EnvironmentFile<'a> {
     environment_variables: Vec<String>,
 }
 
-/// One line of `events.jsonl`.
+/// One line of `events.jsonl` or `control.jsonl`.
 #[derive(Serialize)]
 struct EventLine<'a> {
     arm: &'a str,
@@ -82,6 +82,12 @@ impl RunFolder {
         let mut line = serde_json::to_vec(&EventLine { arm, event })?;
         line.push(b'\n');
         self.events.write_all(&line)
+    }
+
+    /// Notes that an arm begins anew: what it reported until here does not count.
+    pub fn record_restart(&mut self, arm: &str) -> io::Result<()> {
+        let line = serde_json::json!({"arm": arm, "event": "restarted"});
+        self.events.write_all(format!("{line}\n").as_bytes())
     }
 
     /// Writes a diagnosis as data, as a graph and as a page.

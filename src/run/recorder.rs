@@ -40,6 +40,8 @@ struct Tracked {
     expected: Option<Verdict>,
     folder: Option<RunFolder>,
     arms: Vec<ArmOutcome>,
+    /// Which of the arms were started before.
+    started: Vec<bool>,
     diagnosis: Option<Diagnosis>,
     outcome: Option<Outcome>,
     told: bool,
@@ -106,6 +108,7 @@ impl Tracked {
             expected,
             folder: None,
             arms: Vec::new(),
+            started: Vec::new(),
             diagnosis: None,
             outcome: None,
             told: false,
@@ -122,6 +125,7 @@ impl Tracked {
                         ending: None,
                         start_note: None,
                     });
+                    tracked.started.push(false);
                     jobs.push(arm.job);
                 }
             }
@@ -131,6 +135,22 @@ impl Tracked {
 
     fn folder_path(&self) -> Option<PathBuf> {
         self.folder.as_ref().map(|folder| folder.path().to_owned())
+    }
+
+    /// Opens an arm's book, and a new one if it runs again.
+    fn start(&mut self, arm: usize, reason: Option<&str>) {
+        let outcome = &mut self.arms[arm];
+        outcome.start_note = reason.map(str::to_owned);
+        if !std::mem::replace(&mut self.started[arm], true) {
+            return;
+        }
+        outcome.recording = Recording::default();
+        if let Some(folder) = &mut self.folder
+            && let Err(error) = folder.record_restart(&outcome.name)
+        {
+            // Where this fails the next event fails too, and that stops the arm.
+            tracing::warn!(%error, folder = %folder.path().display(), "a restart cannot be noted");
+        }
     }
 
     /// Sets the outcome if every arm is over. Without a result of the control a case waits, unless
@@ -194,7 +214,7 @@ impl Observer for Recorder<'_> {
                 self.control.endings[*arm] = None;
             }
             Some(Owner::Case { case, arm }) => {
-                self.cases[*case].arms[*arm].start_note = reason.map(str::to_owned);
+                self.cases[*case].start(*arm, reason);
             }
             None => {}
         }

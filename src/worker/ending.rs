@@ -23,6 +23,8 @@ pub enum Ending {
     HostDied { output: Vec<String> },
     /// torch could not be imported in the host.
     ImportFailed(Failure),
+    /// It could not be started, for want of something that torchleak itself needs.
+    NotStarted { reason: String },
     /// Its events could not be written to disk.
     NotRecorded { reason: String },
     /// Ctrl-C.
@@ -63,6 +65,7 @@ impl Ending {
             Self::ImportFailed(failure) => {
                 format!("could not start, because torch cannot be imported: {}", failure.message)
             }
+            Self::NotStarted { reason } => format!("could not be started: {reason}"),
             Self::NotRecorded { reason } => {
                 format!("was stopped, because its events cannot be saved: {reason}")
             }

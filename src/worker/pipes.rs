@@ -17,6 +17,9 @@ const LONGEST_LINE: u64 = 64 << 20;
 /// How many lines of output are kept in memory for an error message.
 const TAIL_LINES: usize = 20;
 
+/// How much of each of those lines is kept; the log has all of it.
+const TAIL_CHARS: usize = 500;
+
 /// What reading threads tell the session.
 #[derive(Debug)]
 pub enum Message {
@@ -69,7 +72,12 @@ pub fn read_arm(arm: u64, pipe: impl Read + Send + 'static, messages: Sender<Mes
 pub struct Tail(Arc<Mutex<VecDeque<String>>>);
 
 impl Tail {
-    fn push(&self, line: String) {
+    fn push(&self, mut line: String) {
+        if let Some((end, _)) = line.char_indices().nth(TAIL_CHARS) {
+            line.truncate(end);
+            line.push_str("...");
+            line.shrink_to_fit();
+        }
         let mut lines = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if lines.len() == TAIL_LINES {
             lines.pop_front();
@@ -160,6 +168,18 @@ mod tests {
             lines_of(b"\xff\xfe\nafter\n"),
             [("\u{fffd}\u{fffd}".to_owned(), true), ("after".to_owned(), true)]
         );
+    }
+
+    #[test]
+    fn the_tail_keeps_the_last_lines_and_the_beginning_of_a_long_one() {
+        let tail = Tail::default();
+        for number in 0..30 {
+            tail.push(number.to_string());
+        }
+        tail.push("\u{fc}".repeat(1000));
+        let lines = tail.lines();
+        assert_eq!((lines.len(), lines[0].as_str()), (20, "11"));
+        assert_eq!(lines[19], "\u{fc}".repeat(500) + "...");
     }
 
     #[test]

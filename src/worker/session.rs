@@ -1,7 +1,7 @@
 //! Runs jobs on a host: starts each when there is room, watches deadlines, and notices every way in
 //! which a worker can end.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -27,6 +27,10 @@ const DRAIN: Duration = Duration::from_secs(2);
 /// How long a host may take to start a child, the import of torch included. An arm's own deadline
 /// begins when its child runs.
 const START_DEADLINE: Duration = Duration::from_secs(600);
+
+/// How long a host may take to report the end of a child that was killed. One that takes longer does
+/// not answer any more.
+const REPORT_DEADLINE: Duration = Duration::from_secs(5);
 
 /// How many hosts in a row may die before any of their arms is done, until the rest is given up. A host
 /// that did something was sound, and what killed it is among the arms that ended with it.
@@ -57,7 +61,7 @@ impl std::fmt::Debug for Job {
 
 /// Is told what happens to the jobs, in order.
 pub trait Observer {
-    /// The child of a job runs. A job that is run again begins anew.
+    /// The child of a job runs. A job that lost its host may be run again, and then begins anew.
     fn started(&mut self, arm: u64, start: Start, reason: Option<&str>);
 
     /// A job reports something. An error stops the job: what cannot be kept must not be measured.
@@ -88,17 +92,23 @@ pub struct SessionOptions<'a> {
 pub struct Session<'a> {
     options: SessionOptions<'a>,
     observer: &'a mut dyn Observer,
+    /// The present host and its children write to a channel of their own, so that what comes late
+    /// from those of an earlier host is not taken for theirs.
     messages: Receiver<Message>,
     sender: Sender<Message>,
     host: Option<Host>,
-    /// Whether there was a host before: the next one runs the jobs of every host again.
-    had_host: bool,
+    /// Hosts until now. Each after the first runs the jobs of every host again.
+    hosts: usize,
+    most_hosts: usize,
     /// Whether any arm was done in the present host.
     is_fruitful: bool,
     barren_hosts: u32,
     waiting: VecDeque<Job>,
     per_host: Vec<Job>,
     running: BTreeMap<u64, Running>,
+    /// Arms that lost a host which they shared. Any of those arms can have killed it, so each runs
+    /// again by itself: then only the culprit loses its host.
+    alone: BTreeSet<u64>,
     import_failure: Option<torchleak_protocol::Failure>,
 }
 
@@ -113,7 +123,8 @@ struct Running {
     /// When the process was reported gone, and how.
     exited: Option<(Instant, Option<i32>, Option<i32>)>,
     closed: bool,
-    is_stopped: bool,
+    /// When it was killed for a reason of ours.
+    stopped: Option<Instant>,
     /// The half message with which it ended.
     cut: Option<String>,
     tail: Tail,
@@ -139,18 +150,23 @@ impl<'a> Session<'a> {
     ) -> Result<(), WorkerError> {
         let (sender, messages) = channel();
         let per_host: Vec<Job> = jobs.iter().filter(|job| job.once_per_host).cloned().collect();
+        // Each lost host ends an arm or is the last that at least two arms share, so it is never
+        // more than 1.5 a job; the limit is there for what is not thought of here.
+        let most_hosts = 2 * jobs.len() + 3;
         let mut session = Session {
             options,
             observer,
             messages,
             sender,
             host: None,
-            had_host: false,
+            hosts: 0,
+            most_hosts,
             is_fruitful: false,
             barren_hosts: 0,
             waiting: jobs.into(),
             per_host,
             running: BTreeMap::new(),
+            alone: BTreeSet::new(),
             import_failure: None,
         };
         session.serve()
@@ -203,7 +219,23 @@ impl<'a> Session<'a> {
                 return Ok(());
             }
             if self.host.is_none() {
-                self.start_host()?;
+                if self.hosts >= self.most_hosts {
+                    self.give_up(&["too many worker hosts died".to_owned()]);
+                    return Ok(());
+                }
+                match self.start_host() {
+                    Ok(()) => {}
+                    Err(_) if interrupt::requested() => return Ok(()),
+                    // What an earlier host measured is kept.
+                    Err(error) if self.hosts > 0 => {
+                        let lines: Vec<String> = error.to_string().lines().map(str::to_owned).collect();
+                        self.give_up(&lines);
+                        return Ok(());
+                    }
+                    Err(error) => return Err(error),
+                }
+                // The jobs of every host are now first.
+                continue;
             }
             if let Some(job) = self.waiting.pop_front() {
                 self.start(job);
@@ -215,20 +247,25 @@ impl<'a> Session<'a> {
     fn fits(&self, job: &Job) -> bool {
         let slots: usize = self.running.values().map(|running| running.job.slots).sum();
         let memory: u64 = self.running.values().map(|running| running.job.memory).sum();
+        let needs_all = |arm: &u64| self.alone.contains(arm);
         // Alone, a job always fits: what is too large for the machine is refused before the session.
         self.running.is_empty()
-            || (slots + job.slots <= self.options.slots && memory + job.memory <= self.options.memory)
+            || (slots + job.slots <= self.options.slots
+                && memory + job.memory <= self.options.memory
+                && !needs_all(&job.spec.arm)
+                && !self.running.keys().any(needs_all))
     }
 
     fn start_host(&mut self) -> Result<(), WorkerError> {
         let SessionOptions { environment, bundle, .. } = &self.options;
         let python = &environment.python;
-        let mut host = Host::start(environment, bundle, self.sender.clone())?;
+        let (sender, messages) = channel();
+        let mut host = Host::start(environment, bundle, sender.clone())?;
         // The first word comes before anything slow, so that an interpreter that cannot load the
         // probe is told apart from one in which torch is broken.
         let limit = Instant::now() + START_DEADLINE;
         loop {
-            match self.messages.recv_timeout(PULSE) {
+            match messages.recv_timeout(PULSE) {
                 Ok(Message::Host(event @ HostEvent::Ready { .. })) => {
                     self.observer.host(&event);
                     break;
@@ -243,19 +280,18 @@ impl<'a> Session<'a> {
                     let status = host.end();
                     return Err(WorkerError::Died { python: python.clone(), status, tail: String::new() });
                 }
-                // Late messages of an earlier host's arms.
                 _ => {}
             }
         }
-        self.host = Some(host);
-        if self.had_host {
+        (self.sender, self.messages, self.host) = (sender, messages, Some(host));
+        if self.hosts > 0 {
             for job in self.per_host.iter().rev() {
                 if !self.waiting.iter().any(|waiting| waiting.spec.arm == job.spec.arm) {
                     self.waiting.push_front(job.clone());
                 }
             }
         }
-        self.had_host = true;
+        self.hosts += 1;
         self.is_fruitful = false;
         Ok(())
     }
@@ -271,18 +307,22 @@ impl<'a> Session<'a> {
                     ending: None,
                     exited: None,
                     closed: false,
-                    is_stopped: false,
+                    stopped: None,
                     cut: None,
                     tail,
                     reader,
                 };
                 self.running.insert(arm, running);
             }
-            // The socket fails only when the host is gone, which is a message of its own; the job is
-            // then among those that died with it.
-            Err(error) => {
-                self.observer.ended(arm, Ending::HostDied { output: vec![error.to_string()] });
+            // The socket fails when the host is gone. The job was not in it yet, and waits for the next.
+            Err(error)
+                if matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) =>
+            {
+                self.waiting.push_front(job);
+                self.lose_host();
             }
+            // Making the pipes fails when this process has too many open files.
+            Err(error) => self.observer.ended(arm, Ending::NotStarted { reason: error.to_string() }),
         }
     }
 
@@ -325,6 +365,10 @@ impl<'a> Session<'a> {
                 if let Some(running) = self.running.get_mut(&arm) {
                     running.pid = Some(pid);
                     running.since = Instant::now();
+                    if running.stopped.is_some() {
+                        // Its first words came before its pid, and were garbage.
+                        kill_group(pid);
+                    }
                     self.observer.started(arm, start, reason.as_deref());
                 }
             }
@@ -357,31 +401,31 @@ impl<'a> Session<'a> {
         if running.ending != Some(Ending::Done) || matches!(ending, Ending::NotRecorded { .. }) {
             running.ending = Some(ending);
         }
-        running.is_stopped = true;
+        running.stopped.get_or_insert_with(Instant::now);
         if let Some(pid) = running.pid {
             kill_group(pid);
         }
     }
 
     fn enforce_deadlines(&mut self) {
-        let deadline = self.options.deadline;
-        let late: Vec<(u64, bool)> = self
-            .running
-            .iter()
-            .filter(|(_, running)| running.exited.is_none())
-            .filter(|(_, running)| {
-                running.since.elapsed() > if running.pid.is_some() { deadline } else { START_DEADLINE }
-            })
-            .filter(|(_, running)| !running.is_stopped)
-            .map(|(arm, running)| (*arm, running.pid.is_some()))
-            .collect();
-        for (arm, has_child) in late {
-            let after = if has_child { deadline } else { START_DEADLINE };
-            self.stop(arm, Ending::TimedOut { after });
-            if !has_child && let Some(host) = &mut self.host {
-                // The host itself hangs, most likely in the import of torch.
-                host.kill();
+        let mut host_hangs = false;
+        let mut late = Vec::new();
+        for (arm, running) in self.running.iter().filter(|(_, running)| running.exited.is_none()) {
+            let limit = if running.pid.is_some() { self.options.deadline } else { START_DEADLINE };
+            if let Some(when) = running.stopped {
+                host_hangs |= when.elapsed() > REPORT_DEADLINE;
+            } else if running.since.elapsed() > limit {
+                // Without a child the host itself hangs, most likely in the import of torch.
+                host_hangs |= running.pid.is_none();
+                late.push((*arm, limit));
             }
+        }
+        for (arm, after) in late {
+            self.stop(arm, Ending::TimedOut { after });
+        }
+        if host_hangs {
+            tracing::warn!("the worker host does not answer and is replaced");
+            self.lose_host();
         }
     }
 
@@ -403,7 +447,8 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Ends every running job as lost with its host; waiting jobs get a new one, a few times.
+    /// Ends the host. Jobs that shared it and are not over run again, each alone; a job that had it
+    /// for itself has lost it for good. Waiting jobs get a new host, a few times.
     fn lose_host(&mut self) {
         let Some(mut host) = self.host.take() else { return };
         for running in self.running.values() {
@@ -413,20 +458,51 @@ impl<'a> Session<'a> {
         }
         host.kill();
         host.end();
+        self.drain();
         let output = host.output();
+        let is_alone = self.running.len() == 1;
+        let mut again = Vec::new();
         for (arm, running) in std::mem::take(&mut self.running) {
-            let ending = match (running.ending, &self.import_failure) {
-                (Some(ending), _) => ending,
-                (None, Some(failure)) => Ending::ImportFailed(failure.clone()),
-                (None, None) => Ending::HostDied { output: output.clone() },
+            let starts_warm = running.job.spec.start == Start::Fork;
+            let ending = match &self.import_failure {
+                _ if running.ending.is_some() || running.exited.is_some() => running.conclude(),
+                Some(failure) if starts_warm => Ending::ImportFailed(failure.clone()),
+                _ if is_alone => Ending::HostDied { output: output.clone() },
+                _ => {
+                    again.push(running.job);
+                    continue;
+                }
             };
+            self.is_fruitful |= ending == Ending::Done;
             self.observer.ended(arm, ending);
+        }
+        for job in again.into_iter().rev() {
+            // The jobs of every host are our own and harm none.
+            if !job.once_per_host {
+                self.alone.insert(job.spec.arm);
+            }
+            self.waiting.push_front(job);
         }
         self.barren_hosts = if self.is_fruitful { 0 } else { self.barren_hosts + 1 };
         if self.barren_hosts >= MOST_BARREN_HOSTS {
-            for job in std::mem::take(&mut self.waiting) {
-                self.observer.ended(job.spec.arm, Ending::HostDied { output: output.clone() });
+            self.give_up(&output);
+        }
+    }
+
+    /// Hears what the children of a lost host said before they died.
+    fn drain(&mut self) {
+        let limit = Instant::now() + DRAIN;
+        let is_open = |running: &Running| running.pid.is_some() && !running.closed;
+        while self.running.values().any(is_open) && Instant::now() < limit {
+            if let Ok(message) = self.messages.recv_timeout(PULSE) {
+                self.handle(message);
             }
+        }
+    }
+
+    fn give_up(&mut self, output: &[String]) {
+        for job in std::mem::take(&mut self.waiting) {
+            self.observer.ended(job.spec.arm, Ending::HostDied { output: output.to_vec() });
         }
     }
 }

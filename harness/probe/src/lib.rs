@@ -27,5 +27,5 @@ mod torchleak_probe {
     #[pymodule_export]
     use crate::messages::{send_arm, send_host};
     #[pymodule_export]
-    use crate::process::{die_with_parent, thread_count};
+    use crate::process::{adopt_orphans, die_with_parent, thread_count};
 }

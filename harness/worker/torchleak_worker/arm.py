@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import torchleak_probe as probe
 
-from torchleak_worker import failure, spec
+from torchleak_worker import exits, failure, spec
 from torchleak_worker.errors import Unsupported
 
 # Exit codes of a child, for a person who looks at the process table; the orchestrator goes by events.
@@ -110,10 +110,12 @@ def _seed(seed: int) -> None:
 
 def main_spawned(fd: int) -> None:
     """Runs the arm whose command is on stdin, in a fresh interpreter."""
-    probe.die_with_parent()
-    command = spec.parse(sys.stdin.read())
-    code = run(command, fd)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    # Finalizers at exit may hang or crash; everything that matters has been sent.
-    os._exit(code)
+    code = EXIT_FAILED
+    try:
+        probe.die_with_parent()
+        code = run(spec.parse(sys.stdin.read()), fd)
+    except BaseException:
+        exits.print_error()
+    finally:
+        # Everything that matters has been sent.
+        exits.exit_now(code)

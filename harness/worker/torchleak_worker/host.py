@@ -17,7 +17,7 @@ from types import SimpleNamespace
 
 import torchleak_probe as probe
 
-from torchleak_worker import arm, failure, spec
+from torchleak_worker import arm, exits, failure, orphans, spec
 
 # Signals that the host handles itself and a child must not inherit.
 _HOST_SIGNALS = (signal.SIGCHLD,)
@@ -36,6 +36,10 @@ class Host:
         self.pending = b""
         self.descriptors: list[int] = []
         self.children: dict[int, int] = {}
+        # What the import of torch started, if anything, is no arm's.
+        self.helpers: set[int] = set()
+        # What a program starts in a session of its own comes here when its arm dies.
+        probe.adopt_orphans()
         self.imported = False
         self.wake_read, self.wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         signal.set_wakeup_fd(self.wake_write, warn_on_full_buffer=False)
@@ -107,6 +111,7 @@ class Host:
             self.send({"event": "import_failed", **failure.describe(error)})
             raise SystemExit(1) from error
         self.imported = True
+        self.helpers = orphans.children() - self.children.keys()
         self.send(
             {
                 "event": "imported",
@@ -124,8 +129,10 @@ class Host:
         pid = os.fork()
         if pid:
             return pid
-        code = 1
+        code = arm.EXIT_FAILED
         try:
+            # The siblings are not this process's to kill.
+            self.children = {}
             # A session of its own lets the orchestrator end the arm with all that it starts.
             os.setsid()
             probe.die_with_parent()
@@ -137,10 +144,11 @@ class Host:
             os.dup2(output, 2)
             os.close(output)
             code = arm.run(command, events)
+        except BaseException:
+            exits.print_error()
         finally:
-            flush_standard_streams()
             # The interpreter's own exit would run the host's handlers a second time.
-            os._exit(code)
+            exits.exit_now(code)
 
     def spawn(self, line: str, events: int, output: int) -> int:
         """Starts a fresh interpreter for the arm."""
@@ -153,25 +161,26 @@ class Host:
             start_new_session=True,
         )
         assert process.stdin is not None
-        process.stdin.write(line.encode())
-        process.stdin.close()
+        # A child that died early is reported by its exit.
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.write(line.encode())
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.close()
         # The host reaps by pid; without this the object would warn that its child still runs.
         process.returncode = 0
         return process.pid
 
     def reap(self) -> None:
         """Reports every child that is gone."""
-        while self.children:
-            try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                return
-            if pid == 0:
-                return
-            ended = self.children.pop(pid, None)
-            if ended is None:
+        while (pid := ended_child()) is not None:
+            if pid in self.children:
+                # The pid is still taken, so this hits the arm's group and no other.
+                kill_group(pid)
+            _, status = os.waitpid(pid, 0)
+            if pid not in self.children:
                 continue
-            kill_group(pid)
+            ended = self.children.pop(pid)
+            self.end_orphans()
             signalled = os.WIFSIGNALED(status)
             self.send(
                 {
@@ -182,17 +191,38 @@ class Host:
                 }
             )
 
+    def end_orphans(self) -> None:
+        """Ends what arms started that are gone."""
+        orphans.end(arms=self.children.keys(), spared=self.helpers)
+
     def end_children(self) -> None:
         """Kills what still runs: nobody reads its measurements any more."""
         for pid in self.children:
             kill_group(pid)
+        limit = time.monotonic() + 1
+        while self.children and time.monotonic() < limit:
+            for pid in list(self.children):
+                if os.waitpid(pid, os.WNOHANG)[0]:
+                    del self.children[pid]
+            time.sleep(0.001)
+        self.end_orphans()
+
+
+def ended_child() -> int | None:
+    """Gives the pid of a child that is gone, without reaping it."""
+    try:
+        ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return None
+    return None if ended is None else ended.si_pid
 
 
 def kill_group(pid: int) -> None:
     """Kills a child with all that it started, which may outlive it."""
     for kill in (os.killpg, os.kill):
         # The group is missing until the child has reached its setsid, and once all of it is gone.
-        with contextlib.suppress(ProcessLookupError):
+        # macOS refuses a group of which only a process that is gone is left.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
             kill(pid, signal.SIGKILL)
             return
 
@@ -205,13 +235,6 @@ def why_fork_is_unsafe() -> str | None:
     if threads is not None and threads > 1:
         return f"importing torch started {threads - 1} threads, which a fork would lose"
     return None
-
-
-def flush_standard_streams() -> None:
-    """Writes out what the program printed; a closed pipe is not this arm's failure."""
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError):
-            stream.flush()
 
 
 def main() -> None:

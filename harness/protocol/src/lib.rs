@@ -12,6 +12,7 @@ mod command;
 mod event;
 mod graph;
 mod record;
+mod retention;
 
 pub use command::{
     Activation, ArmSpec, Backend, Block, Checkpoint, CheckpointMode, Collection, Command, Compile, Device,
@@ -21,4 +22,7 @@ pub use event::{ArmEvent, ArmFacts, Failure, FailureKind, HostEvent};
 pub use graph::{
     CycleReport, CycleSeconds, Edge, EdgeKind, Finding, Hop, Node, NodeKind, TensorGroup, TensorInfo,
 };
-pub use record::{Census, Collected, DeviceMemory, GarbageRecord, Memory, StepRecord, Storages, TorchCycles, TorchNode};
+pub use record::{
+    Census, Collected, DeviceMemory, GarbageRecord, Memory, StepRecord, Storages, TorchCycles, TorchNode,
+};
+pub use retention::{Retention, RetentionReport, Root, RootKind};

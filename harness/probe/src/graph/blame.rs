@@ -68,7 +68,7 @@ pub fn blame(
         },
     );
     let feeds = feeding(graph, &components.leading, &owner_of, components.len());
-    let mut paths = PathFingerprints { known: vec![0; graph.len()], pending: Vec::new() };
+    let mut paths = PathFingerprints::new(graph.len());
     Blame {
         path_fingerprints: tensors
             .all
@@ -120,14 +120,18 @@ fn ordinal(graph: &Graph, node: u32, target: u32) -> u64 {
 
 /// Fingerprints of paths. What two paths have in common is computed once, so that a chain of
 /// 100,000 objects, each with a tensor, costs no more than its length.
-struct PathFingerprints {
+pub struct PathFingerprints {
     /// Zero where not known.
     known: Vec<u64>,
     pending: Vec<u32>,
 }
 
 impl PathFingerprints {
-    fn of(&mut self, graph: &Graph, search: &Search, node: u32, labels: &mut Labels<'_, '_>) -> u64 {
+    pub fn new(len: usize) -> Self {
+        Self { known: vec![0; len], pending: Vec::new() }
+    }
+
+    pub fn of(&mut self, graph: &Graph, search: &Search, node: u32, labels: &mut Labels<'_, '_>) -> u64 {
         let mut at = node;
         while self.known[at as usize] == 0 {
             self.pending.push(at);

@@ -18,6 +18,7 @@ mod index;
 mod labels;
 mod nodes;
 mod read;
+mod retained;
 mod scc;
 mod search;
 mod tensors;
@@ -42,6 +43,8 @@ use scc::{Components, components};
 use tensors::Tensors;
 use traverse::Graph;
 use types::Types;
+
+pub use retained::{live_storages, retained_by};
 
 /// Explains which reference cycles among `garbage` keep tensors alive: a dict of the shape of the
 /// protocol's `CycleReport`.

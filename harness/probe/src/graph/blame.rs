@@ -1,7 +1,8 @@
 //! Which cycle keeps which tensor.
 
+use super::alike::AlikeCycles;
 use super::bits::Bits;
-use super::cycle::{is_carrier, shortest_cycle};
+use super::cycle::is_carrier;
 use super::labels::Labels;
 use super::scc::Components;
 use super::search::{Search, UNREACHED};
@@ -41,8 +42,9 @@ pub fn blame(
     labels: &mut Labels<'_, '_>,
 ) -> Blame {
     let mut search = Search::new(graph.len());
+    let mut alike = AlikeCycles::new(graph.len());
     let cycles: Vec<Vec<u32>> = (0..components.len())
-        .map(|component| shortest_cycle(graph, components, component, &mut search, labels))
+        .map(|component| alike.cycle(graph, components, component, &mut search, labels))
         .collect();
     let fingerprints = cycles.iter().map(|cycle| fingerprint(graph, cycle, labels)).collect();
 

@@ -8,6 +8,7 @@
 //! No code of the examined objects runs. A collection could run finalizers, so none happens
 //! meanwhile.
 
+mod alike;
 mod bits;
 mod blame;
 mod cycle;

@@ -1,11 +1,11 @@
 //! The references among a set of objects, as the collector itself sees them.
 
-use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
 
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
+use rustc_hash::FxHashMap;
 use torchleak_protocol::NodeKind;
 
 use super::index::Index;
@@ -23,7 +23,7 @@ pub struct Graph {
 }
 
 /// References that an object has and does not show to the collector, by the object's address.
-pub type Unshown = HashMap<usize, Vec<*mut ffi::PyObject>>;
+pub type Unshown = FxHashMap<usize, Vec<*mut ffi::PyObject>>;
 
 impl Graph {
     /// Visits every object of `list`, which must keep them alive as long as the graph is used.
@@ -72,7 +72,7 @@ impl Graph {
             },
             index,
             readers,
-            hidden: HashMap::new(),
+            hidden: FxHashMap::default(),
             unshown,
             strangers: [0; 1024],
         };
@@ -141,7 +141,7 @@ struct Visitor<'a, 'py> {
     readers: &'a Readers<'py>,
     /// Objects of the graph that the list lacks: made since, or never shown to the collector by the
     /// extension that made them.
-    hidden: HashMap<usize, u32>,
+    hidden: FxHashMap<usize, u32>,
     /// Present if all that is met becomes part of the graph.
     unshown: Option<&'a Unshown>,
     /// Addresses lately met that are no part of the graph, such as modules' globals.

@@ -27,7 +27,7 @@ impl<'a, 'py> RunningFrames<'a, 'py> {
                 frames.push(frame);
             }
         }
-        let mut unshown = Unshown::new();
+        let mut unshown = Unshown::default();
         for frame in &frames {
             // Older frames show their variables; what is counted twice is then held less from outside.
             let values = if shows_variables(readers.py) { Vec::new() } else { readers.locals(frame) };

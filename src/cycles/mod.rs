@@ -5,12 +5,14 @@
 
 mod dot;
 mod html;
+mod retained;
 mod sentence;
 mod text;
 mod torch_graph;
 
 pub use dot::dot;
 pub use html::html;
+pub use retained::{Retained, retained};
 pub use sentence::Explanation;
 pub use text::blame_text;
 pub use torch_graph::{graph_text, warning_lines};

@@ -25,6 +25,11 @@ pub fn case_text(outcome: &CaseOutcome, findings: usize, colour: bool) -> String
     if let Some(diagnosis) = &outcome.diagnosis {
         text.push_str(&findings_text(diagnosis, findings));
     }
+    if let Some(retained) = &outcome.retained {
+        for sentence in retained.sentences.iter().take(findings) {
+            let _ = writeln!(text, "  why: {sentence}");
+        }
+    }
     for arm in &outcome.arms {
         if let Some(note) = &arm.start_note {
             let _ = writeln!(text, "  the {} arm was spawned instead of forked: {note}", arm.name);

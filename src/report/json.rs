@@ -43,6 +43,7 @@ fn case(outcome: &CaseOutcome) -> Value {
         "growth_collected_bytes_per_step": numbers.map(|numbers| numbers.growth_collected.round() as i64),
         "freed_bytes_per_collect": numbers.map(|numbers| numbers.freed.round() as i64),
         "cycles": outcome.diagnosis.as_ref().map_or_else(Vec::new, cycles),
+        "retained": outcome.retained,
         "warmup": outcome.warmup,
         "prediction": outcome.prediction,
         "arms": outcome.arms.iter().map(|each| (each.name.clone(), arm(each))).collect::<Map<_, _>>(),

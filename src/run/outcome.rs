@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::case::{Prediction, Verdict};
-use crate::cycles::Diagnosis;
+use crate::cycles::{Diagnosis, Retained};
 use crate::measure::Recording;
 use crate::verdict::{Judgement, Numbers};
 use crate::worker::Ending;
@@ -31,6 +31,8 @@ pub struct CaseOutcome {
     pub arms: Vec<ArmOutcome>,
     /// Why tensors stay, where a diagnosis run found any in garbage.
     pub diagnosis: Option<Diagnosis>,
+    /// What holds tensors that no collect freed, where the verdict says that there are such.
+    pub retained: Option<Retained>,
     pub outcome: Outcome,
     /// Where everything is kept. None when nothing was run.
     pub folder: Option<PathBuf>,

@@ -13,7 +13,7 @@ use super::outcome::{ArmOutcome, CaseOutcome, Outcome};
 use super::plan::{Plan, PlannedCase};
 use super::watch::Watcher;
 use crate::case::{Resolved, Verdict};
-use crate::cycles::{Diagnosis, diagnose};
+use crate::cycles::{Diagnosis, Retained, diagnose, retained};
 use crate::environment::Environment;
 use crate::measure::Recording;
 use crate::worker::{Ending, Job, Observer};
@@ -43,6 +43,7 @@ struct Tracked {
     /// Which of the arms were started before.
     started: Vec<bool>,
     diagnosis: Option<Diagnosis>,
+    retained: Option<Retained>,
     outcome: Option<Outcome>,
     told: bool,
 }
@@ -110,6 +111,7 @@ impl Tracked {
             arms: Vec::new(),
             started: Vec::new(),
             diagnosis: None,
+            retained: None,
             outcome: None,
             told: false,
         };
@@ -168,13 +170,23 @@ impl Tracked {
         };
         let log = self.folder_path().unwrap_or_default().join("stdout.log");
         self.diagnosis = self.diagnose();
-        self.outcome = Some(conclude(&self.resolved, &self.arms, control, &log.display().to_string()));
+        let outcome = conclude(&self.resolved, &self.arms, control, &log.display().to_string());
+        if let Outcome::Judged(judgement) = &outcome
+            && judgement.verdict == Verdict::Uncollectable
+        {
+            // Elsewhere a tensor that outlives a step, such as a cached batch, is nobody's leak.
+            self.retained = self.garbage().and_then(retained);
+        }
+        self.outcome = Some(outcome);
+    }
+
+    fn garbage(&self) -> Option<&Recording> {
+        self.arms.iter().find(|arm| arm.name == "garbage").map(|arm| &arm.recording)
     }
 
     /// Explains the garbage, and leaves the explanation in the run folder.
     fn diagnose(&self) -> Option<Diagnosis> {
-        let arm = self.arms.iter().find(|arm| arm.name == "garbage")?;
-        let diagnosis = diagnose(&arm.recording, self.resolved.layers())?;
+        let diagnosis = diagnose(self.garbage()?, self.resolved.layers())?;
         if let Some(folder) = &self.folder
             && let Err(error) = folder.write_diagnosis(&self.resolved.name, &diagnosis)
         {
@@ -193,6 +205,7 @@ impl Tracked {
             expected: self.expected,
             arms: self.arms.clone(),
             diagnosis: self.diagnosis.clone(),
+            retained: self.retained.clone(),
             outcome: self.outcome.clone().unwrap_or(Outcome::Interrupted),
             folder: self.folder_path(),
         }

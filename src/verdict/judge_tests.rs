@@ -91,6 +91,7 @@ impl Leak {
             census: census(self.left_at(step)),
             shared: Census::new(),
             cycles: None,
+            retained: None,
         });
         Recording { garbage: garbage.collect(), ..Recording::default() }
     }

@@ -21,7 +21,7 @@ mod torchleak_probe {
     #[pymodule_export]
     use crate::census::{census, garbage_census};
     #[pymodule_export]
-    use crate::graph::cycles;
+    use crate::graph::{cycles, live_storages, retained_by};
     #[pymodule_export]
     use crate::memory::{memory, reset_peak};
     #[pymodule_export]

@@ -12,6 +12,7 @@ mod command;
 mod event;
 mod graph;
 mod record;
+mod retention;
 
 pub use command::{
     Activation, ArmSpec, Backend, Block, Checkpoint, CheckpointMode, Collection, Command, Compile, Device,
@@ -24,3 +25,4 @@ pub use graph::{
 pub use record::{
     Census, Collected, DeviceMemory, GarbageRecord, Memory, StepRecord, Storages, TorchCycles, TorchNode,
 };
+pub use retention::{Retention, RetentionReport, Root, RootKind};

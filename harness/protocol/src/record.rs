@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::CycleReport;
+use crate::{CycleReport, RetentionReport};
 
 /// Memory counters of one process at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -115,6 +115,9 @@ pub struct GarbageRecord {
     pub shared: Census,
     /// Which cycles keep those tensors. Absent where no tensor is in garbage.
     pub cycles: Option<CycleReport>,
+    /// What holds the storages that the step left alive although everything was collected. Only the
+    /// last step asks, and it is absent where there are none.
+    pub retained: Option<RetentionReport>,
 }
 
 /// What torch's own `torch.utils.viz._cycles` says of the garbage of one further step.

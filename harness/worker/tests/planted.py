@@ -9,6 +9,17 @@ from collections.abc import Callable
 import torchleak_probe as probe
 
 
+class Held:
+    """Stands for a tensor; a list in it makes it tracked on every Python."""
+
+    def __init__(self):
+        self.tracked = []
+
+
+class Plain:
+    """An instance with attributes."""
+
+
 def garbage_of(plant: Callable[[], object]) -> list:
     """Return what a full collect finds after `plant` ran and all that it returned is dropped."""
     enabled = gc.isenabled()

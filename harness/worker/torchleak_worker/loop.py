@@ -174,7 +174,10 @@ def _collect(generation: int | None, meter: CpuMeter) -> dict[str, Any] | None:
 def run_garbage(command: SimpleNamespace, program: Any, device: torch.device, reporter: Any) -> int:
     """Runs the steps of ``command`` and reports what a full collect finds after each. Nothing is measured."""
     foreign = ForeignCollections()
+    before: set[int] | None = None
     for step in range(1, command.steps + 1):
+        if step == command.steps:
+            before = probe.live_storages()
         result, foreign_collections = foreign.step(program)
         if device.type == "cuda":
             torch.cuda.synchronize(device)
@@ -189,6 +192,9 @@ def run_garbage(command: SimpleNamespace, program: Any, device: torch.device, re
             gc.garbage.clear()
         # What was saved is garbage again, and now it is freed.
         collect_to_fixpoint(2)
+        retained = None
+        if before is not None and probe.live_storages() - before:
+            retained = probe.retained_by(before=before, show_values=command.show_values)
         reporter.send(
             "garbage",
             step=step,
@@ -198,6 +204,7 @@ def run_garbage(command: SimpleNamespace, program: Any, device: torch.device, re
             census=census,
             shared=shared,
             cycles=cycles,
+            retained=retained,
         )
     return command.steps
 

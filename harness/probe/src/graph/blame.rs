@@ -1,7 +1,8 @@
 //! Which cycle keeps which tensor.
 
+use super::alike::AlikeCycles;
 use super::bits::Bits;
-use super::cycle::{is_carrier, shortest_cycle};
+use super::cycle::is_carrier;
 use super::labels::Labels;
 use super::scc::Components;
 use super::search::{Search, UNREACHED};
@@ -41,8 +42,9 @@ pub fn blame(
     labels: &mut Labels<'_, '_>,
 ) -> Blame {
     let mut search = Search::new(graph.len());
+    let mut alike = AlikeCycles::new(graph.len());
     let cycles: Vec<Vec<u32>> = (0..components.len())
-        .map(|component| shortest_cycle(graph, components, component, &mut search, labels))
+        .map(|component| alike.cycle(graph, components, component, &mut search, labels))
         .collect();
     let fingerprints = cycles.iter().map(|cycle| fingerprint(graph, cycle, labels)).collect();
 
@@ -68,7 +70,7 @@ pub fn blame(
         },
     );
     let feeds = feeding(graph, &components.leading, &owner_of, components.len());
-    let mut paths = PathFingerprints { known: vec![0; graph.len()], pending: Vec::new() };
+    let mut paths = PathFingerprints::new(graph.len());
     Blame {
         path_fingerprints: tensors
             .all
@@ -120,14 +122,18 @@ fn ordinal(graph: &Graph, node: u32, target: u32) -> u64 {
 
 /// Fingerprints of paths. What two paths have in common is computed once, so that a chain of
 /// 100,000 objects, each with a tensor, costs no more than its length.
-struct PathFingerprints {
+pub struct PathFingerprints {
     /// Zero where not known.
     known: Vec<u64>,
     pending: Vec<u32>,
 }
 
 impl PathFingerprints {
-    fn of(&mut self, graph: &Graph, search: &Search, node: u32, labels: &mut Labels<'_, '_>) -> u64 {
+    pub fn new(len: usize) -> Self {
+        Self { known: vec![0; len], pending: Vec::new() }
+    }
+
+    pub fn of(&mut self, graph: &Graph, search: &Search, node: u32, labels: &mut Labels<'_, '_>) -> u64 {
         let mut at = node;
         while self.known[at as usize] == 0 {
             self.pending.push(at);

@@ -1,8 +1,7 @@
 //! A number for what an object is, the same for alike objects in every process.
 
-use std::collections::HashMap;
-
 use pyo3::ffi;
+use rustc_hash::FxHashMap;
 use torchleak_protocol::NodeKind;
 
 use super::read::Readers;
@@ -12,12 +11,12 @@ use super::types::{hash_of, mix};
 /// Combines the type of an object with the code that it has, if any.
 pub struct Labels<'a, 'py> {
     readers: &'a Readers<'py>,
-    codes: HashMap<*mut ffi::PyObject, u64>,
+    codes: FxHashMap<*mut ffi::PyObject, u64>,
 }
 
 impl<'a, 'py> Labels<'a, 'py> {
     pub fn new(readers: &'a Readers<'py>) -> Self {
-        Self { readers, codes: HashMap::new() }
+        Self { readers, codes: FxHashMap::default() }
     }
 
     pub fn of(&mut self, graph: &Graph, node: u32) -> u64 {

@@ -8,6 +8,7 @@
 //! No code of the examined objects runs. A collection could run finalizers, so none happens
 //! meanwhile.
 
+mod alike;
 mod bits;
 mod blame;
 mod cycle;
@@ -18,6 +19,7 @@ mod index;
 mod labels;
 mod nodes;
 mod read;
+mod retained;
 mod scc;
 mod search;
 mod tensors;
@@ -42,6 +44,8 @@ use scc::{Components, components};
 use tensors::Tensors;
 use traverse::Graph;
 use types::Types;
+
+pub use retained::{live_storages, retained_by};
 
 /// Explains which reference cycles among `garbage` keep tensors alive: a dict of the shape of the
 /// protocol's `CycleReport`.

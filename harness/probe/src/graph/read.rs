@@ -159,7 +159,7 @@ impl<'py> Readers<'py> {
     pub fn local(&self, frame: &Bound<'py, PyAny>, target: &Bound<'py, PyAny>) -> Option<String> {
         let code = self.read("FrameType.f_code", frame)?;
         // A class body runs in whatever its metaclass prepared, whose code would run.
-        if self.number("CodeType.co_flags", &code)? & CO_OPTIMIZED == 0 {
+        if !self.is_optimized(&code) {
             return None;
         }
         let value = self.read("CellType.cell_contents", target).unwrap_or_else(|| target.clone());
@@ -172,6 +172,35 @@ impl<'py> Readers<'py> {
             .iter()
             .flat_map(|names| self.names(&code, names))
             .find(|name| locals.get_item(name).is_ok_and(|held| held.is(&value)))
+    }
+
+    /// The values of all variables of a frame of a function.
+    pub fn locals(&self, frame: &Bound<'py, PyAny>) -> Vec<Bound<'py, PyAny>> {
+        if let Some(copy) = self.copied_locals(frame) {
+            return entries(&copy).map(|(_, value)| value).collect();
+        }
+        let code = self.read("FrameType.f_code", frame).filter(|code| self.is_optimized(code));
+        let (Some(code), Some(locals)) = (code, self.read("FrameType.f_locals", frame)) else {
+            return Vec::new();
+        };
+        ["CodeType.co_varnames", "CodeType.co_cellvars", "CodeType.co_freevars"]
+            .iter()
+            .flat_map(|names| self.names(&code, names))
+            .filter_map(|name| locals.get_item(name).ok())
+            .collect()
+    }
+
+    /// The dict into which Python up to 3.12 copies the variables of a function's frame.
+    pub fn copied_locals(&self, frame: &Bound<'py, PyAny>) -> Option<Bound<'py, PyDict>> {
+        let code = self.read("FrameType.f_code", frame)?;
+        if !self.is_optimized(&code) {
+            return None;
+        }
+        self.read("FrameType.f_locals", frame)?.cast_into_exact::<PyDict>().ok()
+    }
+
+    fn is_optimized(&self, code: &Bound<'py, PyAny>) -> bool {
+        self.number("CodeType.co_flags", code).is_some_and(|flags| flags & CO_OPTIMIZED != 0)
     }
 
     /// The dict that holds an object's attributes. Where Python 3.11 and later keep the values without

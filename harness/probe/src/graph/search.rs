@@ -54,6 +54,10 @@ impl Search {
         self.distance[node as usize] != UNREACHED
     }
 
+    pub fn distance(&self, node: u32) -> u32 {
+        self.distance[node as usize]
+    }
+
     /// The path to a reached node from where the search began, both included.
     pub fn path(&self, node: u32) -> Vec<u32> {
         let mut path = vec![node];

@@ -1,10 +1,10 @@
 //! What the tensors among the objects are.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
 
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
+use rustc_hash::FxHashMap;
 use torchleak_protocol::TensorInfo;
 
 use super::read::{Readers, apply, entries, exact_text};
@@ -41,9 +41,9 @@ impl Tensors {
         let reader = torch.map(|torch| Reader::new(torch, readers)).transpose()?;
         let mut tensors = Self::default();
         let mut drafts = Vec::new();
-        let mut storages: HashMap<(String, usize), u32> = HashMap::new();
+        let mut storages: FxHashMap<(String, usize), u32> = FxHashMap::default();
         let mut users: Vec<u32> = Vec::new();
-        let mut dispatches = HashMap::new();
+        let mut dispatches = FxHashMap::default();
         for node in nodes.filter(|&node| graph.is_tensor(node)) {
             // SAFETY: the nodes of a graph are live.
             let object = unsafe { readers.borrow(graph.object(node)) };
@@ -79,7 +79,7 @@ impl Tensors {
             }
             drafts.push((node, info, storage_of));
         }
-        let mut known: HashMap<TensorInfo, u32> = HashMap::new();
+        let mut known: FxHashMap<TensorInfo, u32> = FxHashMap::default();
         for (node, mut info, storage) in drafts {
             info.shares_storage = storage.is_some_and(|storage| users[storage as usize] > 1);
             let next = u32::try_from(tensors.infos.len()).unwrap_or(u32::MAX);
@@ -103,7 +103,7 @@ struct Reader<'py> {
     grad_fn: Bound<'py, PyAny>,
     disabled_dispatch: Bound<'py, PyAny>,
     /// By address: torch makes each dtype once and keeps it.
-    dtype_names: RefCell<HashMap<usize, String>>,
+    dtype_names: RefCell<FxHashMap<usize, String>>,
 }
 
 impl<'py> Reader<'py> {

@@ -1,11 +1,11 @@
 //! The references among a set of objects, as the collector itself sees them.
 
-use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
 
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
+use rustc_hash::FxHashMap;
 use torchleak_protocol::NodeKind;
 
 use super::index::Index;
@@ -22,9 +22,33 @@ pub struct Graph {
     pub types: Types,
 }
 
+/// References that an object has and does not show to the collector, by the object's address.
+pub type Unshown = FxHashMap<usize, Vec<*mut ffi::PyObject>>;
+
 impl Graph {
     /// Visits every object of `list`, which must keep them alive as long as the graph is used.
     pub fn of(list: &Bound<'_, PyList>, readers: &Readers<'_>, types: Types) -> Self {
+        Self::visit(list, readers, types, None)
+    }
+
+    /// Visits every object of `list`, and all that is reached from them.
+    ///
+    /// The objects in `unshown` must be live as long as the graph is used.
+    pub fn reached_from(
+        list: &Bound<'_, PyList>,
+        readers: &Readers<'_>,
+        types: Types,
+        unshown: &Unshown,
+    ) -> Self {
+        Self::visit(list, readers, types, Some(unshown))
+    }
+
+    fn visit(
+        list: &Bound<'_, PyList>,
+        readers: &Readers<'_>,
+        types: Types,
+        unshown: Option<&Unshown>,
+    ) -> Self {
         // SAFETY: the list is not changed here, and each index is below its length.
         let addresses: Vec<usize> = (0..list.len())
             .map(|index| unsafe { ffi::PyList_GetItem(list.as_ptr(), index as ffi::Py_ssize_t) } as usize)
@@ -48,7 +72,8 @@ impl Graph {
             },
             index,
             readers,
-            hidden: HashMap::new(),
+            hidden: FxHashMap::default(),
+            unshown,
             strangers: [0; 1024],
         };
         visitor.walk();
@@ -116,7 +141,9 @@ struct Visitor<'a, 'py> {
     readers: &'a Readers<'py>,
     /// Objects of the graph that the list lacks: made since, or never shown to the collector by the
     /// extension that made them.
-    hidden: HashMap<usize, u32>,
+    hidden: FxHashMap<usize, u32>,
+    /// Present if all that is met becomes part of the graph.
+    unshown: Option<&'a Unshown>,
     /// Addresses lately met that are no part of the graph, such as modules' globals.
     strangers: [usize; 1024],
 }
@@ -139,6 +166,9 @@ impl Visitor<'_, '_> {
                 if let Some(traverse) = self.graph.types.facts(id).may_traverse(object) {
                     traverse(object, visit, (&raw mut *self).cast());
                 }
+            }
+            if let Some(more) = self.unshown.and_then(|unshown| unshown.get(&(object as usize))) {
+                more.iter().for_each(|&object| self.meet(object));
             }
             node += 1;
         }
@@ -163,16 +193,10 @@ impl Visitor<'_, '_> {
         unsafe {
             let id = self.graph.types.of(self.readers, object);
             let facts = self.graph.types.facts(id);
-            // A type's own references lead everywhere. Python itself leaves a tuple or dict untracked
-            // only while it holds nothing that could be part of a cycle, so these hide nothing.
-            // A tracked object that is not listed is no garbage, unless nothing but the object that is
-            // being visited holds it: so it is with a dict that was made for an instance since the
-            // collection, when somebody looked at its attributes.
-            let is_hidden = facts.kind != NodeKind::Type
-                && facts.may_traverse(object).is_some()
-                && (ffi::Py_REFCNT(object) == 1
-                    || !matches!(facts.kind, NodeKind::Tuple | NodeKind::Dict)
-                        && ffi::PyObject_GC_IsTracked(object) == 0);
+            // A type's own references lead everywhere.
+            let is_hidden = facts.may_traverse(object).is_some()
+                && (self.unshown.is_some()
+                    || facts.kind != NodeKind::Type && Self::is_left_out(facts.kind, object));
             if !is_hidden {
                 self.strangers[slot] = object as usize;
                 return;
@@ -184,6 +208,24 @@ impl Visitor<'_, '_> {
             self.graph.objects.push(object);
         }
         self.graph.targets.push(node);
+    }
+
+    /// Whether an object that the list of garbage lacks is garbage too.
+    ///
+    /// Python itself leaves a tuple or dict untracked only while it holds nothing that could be part of a
+    /// cycle, so these hide nothing. A tracked object that is not listed is no garbage, unless nothing but
+    /// the object that is being visited holds it: so it is with a dict that was made for an instance since
+    /// the collection, when somebody looked at its attributes.
+    ///
+    /// # Safety
+    /// `object` must be a live object that the collector may traverse.
+    unsafe fn is_left_out(kind: NodeKind, object: *mut ffi::PyObject) -> bool {
+        // SAFETY: the caller vouches for the object.
+        unsafe {
+            ffi::Py_REFCNT(object) == 1
+                || !matches!(kind, NodeKind::Tuple | NodeKind::Dict)
+                    && ffi::PyObject_GC_IsTracked(object) == 0
+        }
     }
 }
 

@@ -1,11 +1,11 @@
 //! What is known of a type, decided once for all its objects.
 
-use std::collections::HashMap;
 use std::ffi::{c_int, c_ulong, c_void};
 
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
+use rustc_hash::FxHashMap;
 use torchleak_protocol::NodeKind;
 
 use super::read::Readers;
@@ -44,7 +44,7 @@ impl TypeFacts {
 /// The types met so far.
 pub struct Types {
     facts: Vec<TypeFacts>,
-    known: HashMap<usize, TypeId>,
+    known: FxHashMap<usize, TypeId>,
     /// The most recent types, by a few bits of the address: most objects are of few types.
     recent: [(usize, TypeId); 256],
     classes: Vec<(NodeKind, *mut ffi::PyTypeObject)>,
@@ -83,7 +83,7 @@ impl Types {
                 classes.push((kind, class.as_type_ptr()));
             }
         }
-        Self { facts: Vec::new(), known: HashMap::new(), recent: [(0, 0); 256], classes }
+        Self { facts: Vec::new(), known: FxHashMap::default(), recent: [(0, 0); 256], classes }
     }
 
     pub fn facts(&self, id: TypeId) -> &TypeFacts {

@@ -116,6 +116,15 @@ fn a_verdict_needs_every_source_to_agree(#[case] name: &str, #[case] verdict: &s
     assert!(said.contains(reason), "{said}");
 }
 
+#[rstest]
+#[case("leaks-in-c", "held by C++: autograd node AccumulateGrad")]
+#[case("keeps-a-tenth-of-its-prediction", "is held by module torchleak_case_program through `.kept[")]
+fn what_no_collect_frees_is_explained_by_what_holds_it(#[case] name: &str, #[case] holder: &str) {
+    let case = case(document(), name);
+    let sentence = case["retained"]["sentences"][0].as_str().unwrap();
+    assert!(sentence.contains(holder), "{sentence}");
+}
+
 #[test]
 fn every_generator_is_seeded_alike_in_cold_arms() {
     let context = Context::new();

@@ -34,6 +34,6 @@ fn sentence(retention: &Retention) -> String {
         retention.count,
         shape(&retention.tensor),
         human(retention.bytes as f64),
-        retention.root.description,
+        retention.root.description.trim_start_matches("held by "),
     )
 }

@@ -90,12 +90,14 @@ fn kept(finding: &Finding, layers: Option<u64>) -> String {
 
 /// How many of which tensors.
 fn tensors(group: &TensorGroup, components: u64, layers: Option<u64>) -> String {
-    let each = if group.count % components == 0 { group.count / components } else { group.count };
+    let each = if group.count.is_multiple_of(components) { group.count / components } else { group.count };
     let noun = if each == 1 { "tensor" } else { "tensors" };
     let what = shape(&group.tensor);
-    if layers.is_some_and(|layers| layers > 1 && layers == components) && group.count % components == 0 {
+    if layers.is_some_and(|layers| layers > 1 && layers == components)
+        && group.count.is_multiple_of(components)
+    {
         format!("{each} {noun} {what} per layer")
-    } else if components > 1 && group.count % components == 0 {
+    } else if components > 1 && group.count.is_multiple_of(components) {
         format!("{each} {noun} {what} in each of {components} such cycles")
     } else {
         format!("{each} {noun} {what}")

@@ -93,6 +93,7 @@ fn the_good_case_is_good() {
 #[case::zero_heads("heads: 8, kv_heads: 4", "heads: 0")]
 #[case::absurd_size("layers: 4", "layers: 4000000000")]
 #[case::warmup_beyond_steps("warmup: 2", "warmup: 6")]
+#[case::too_many_steps("steps: 6", "steps: 10001")]
 #[case::too_few_steps_to_measure("steps: 6", "steps: 4")]
 #[case::range_without_operator("\">=2.6\"", "2.6")]
 #[case::bad_version("\">=2.6\"", "\">=two\"")]

@@ -143,6 +143,80 @@ fn a_bisection_skips_what_has_no_environment_and_stops_at_bad_usage() {
         |arguments: &[&str]| context.run(["run", "--exit-code", "bisect"].iter().chain(arguments)).code;
     assert_eq!(code(&["--python", "/nonexistent/python"]), 125);
     assert_eq!(code(&["no-such-case"]), 128);
+    assert_eq!(code(&["--no-such-option"]), 128);
+    assert_eq!(code(&["--deadline", "0"]), 128);
+    assert_eq!(context.run(["run", "--deadline", "0", "--exit-code=bisect"]).code, 128);
+}
+
+#[rstest]
+#[case::bad_usage(&["run", "no-such-case"], "/dev/full", 2)]
+#[case::bad_usage_and_no_reader(&["run", "--torch", "banana"], "closed", 2)]
+#[case::a_run(&["run", "--device", "cpu", "flat.yaml"], "/dev/full", 0)]
+fn a_standard_error_that_cannot_be_written_changes_nothing(
+    #[case] arguments: &[&str],
+    #[case] stderr: &str,
+    #[case] code: i32,
+) {
+    let context = Context::new();
+    context.program_case("flat", &leaks("0"), "device: cpu");
+    let stderr = if stderr == "closed" {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        std::process::Stdio::from(std::os::fd::OwnedFd::from(writer))
+    } else {
+        std::fs::OpenOptions::new().write(true).open(stderr).unwrap().into()
+    };
+    let mut command = context.command();
+    command.env_remove("TORCHLEAK_TORCH").args(arguments).stderr(stderr);
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(code), "{}", String::from_utf8_lossy(&output.stdout));
+}
+
+#[test]
+fn a_full_standard_output_is_an_error_and_a_closed_one_is_not() {
+    let context = Context::new();
+    let mut command = context.command();
+    command.arg("list").stdout(std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap());
+    let finished = support::Finished::of(command.output().unwrap());
+    assert_eq!(finished.code, 4);
+    assert!(finished.stderr.contains("standard output cannot be written"), "{}", finished.stderr);
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut command = context.command();
+    command.arg("list").stdout(std::process::Stdio::from(std::os::fd::OwnedFd::from(writer)));
+    assert_eq!(command.output().unwrap().status.code(), Some(0));
+}
+
+#[rstest]
+#[case::empty("", 3, "/nonexistent/python")]
+#[case::unknown("tpu", 2, "TORCHLEAK_DEVICE is `tpu`")]
+#[case::known("cpu", 3, "/nonexistent/python")]
+fn the_device_may_come_from_a_variable(#[case] value: &str, #[case] code: i32, #[case] said: &str) {
+    let context = Context::new();
+    let mut command = context.command();
+    command.env("TORCHLEAK_DEVICE", value).args(["run", "--python", "/nonexistent/python"]);
+    let finished = support::Finished::of(command.output().unwrap());
+    assert_eq!(finished.code, code, "{}", finished.stderr);
+    assert!(finished.stderr.contains(said), "{}", finished.stderr);
+}
+
+#[test]
+fn a_run_folder_keeps_the_verdict_and_the_control() {
+    let context = Context::new();
+    let path = context.program_case("flat", &leaks("0"), "device: cpu");
+    let (document, _) = context.run_json(&["--device", "cpu", path.to_str().unwrap()]);
+    let case = support::case(&document, "flat");
+    let folder = context.path().join(case["run_dir"].as_str().unwrap());
+    let read = |name| std::fs::read_to_string(folder.join(name)).unwrap();
+    let verdict: serde_json::Value = serde_json::from_str(&read("verdict.json")).unwrap();
+    for key in ["name", "verdict", "reason", "expected", "ok"] {
+        assert_eq!(verdict[key], case[key]);
+    }
+    assert_eq!(verdict["numbers"]["garbage_objects_per_step"], case["garbage_objects_per_step"]);
+    let control = read("control.jsonl");
+    for arm in ["uncollected", "collected", "garbage"] {
+        assert!(control.contains(&format!(r#"{{"arm":"{arm}","event":"ended""#)), "{control}");
+    }
 }
 
 #[test]

@@ -148,7 +148,7 @@ fn a_cold_arm_may_replace_its_standard_output() {
 #[case::that_hangs("os.kill(os.getppid(), signal.SIGSTOP)", "ran past its deadline of 8 s")]
 fn only_the_culprit_suffers_from_a_host(#[case] body: &str, #[case] reason: &str) {
     let context = Context::new();
-    let culprit = step_does(&format!("if third: {body}; time.sleep(600)"));
+    let culprit = step_does(&format!("if third: time.sleep(1); {body}; time.sleep(600)"));
     let culprit = context.program_case("culprit", &culprit, "device: cpu");
     let innocent = context.program_case("innocent", &step_does("time.sleep(0.3)"), "device: cpu");
     let (document, code) = context.run_json(&[
@@ -167,9 +167,12 @@ fn only_the_culprit_suffers_from_a_host(#[case] body: &str, #[case] reason: &str
     assert_eq!(innocent["verdict"], "fixed", "{innocent:#}");
     let steps = innocent["arms"]["uncollected"]["steps"].as_array().unwrap();
     assert_eq!(steps.len(), 5, "only the last attempt counts");
-    let events = context.path().join(innocent["run_dir"].as_str().unwrap()).join("events.jsonl");
-    let events = std::fs::read_to_string(events).unwrap();
-    assert!(events.contains(r#"{"arm":"uncollected","event":"restarted"}"#), "{events}");
+    if body.contains("SIGKILL") {
+        // Beside a host that only hangs an arm goes on to its end.
+        let events = context.path().join(innocent["run_dir"].as_str().unwrap()).join("events.jsonl");
+        let events = std::fs::read_to_string(events).unwrap();
+        assert!(events.contains(r#"{"arm":"uncollected","event":"restarted"}"#), "{events}");
+    }
     assert_eq!(code, 4);
 }
 

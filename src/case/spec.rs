@@ -51,7 +51,7 @@ pub struct Spec {
     pub device: DeviceChoice,
     /// Training steps, warm-up included.
     #[serde(default = "default_steps")]
-    #[schemars(range(min = 3, max = 1_000_000))]
+    #[schemars(range(min = 3, max = 10_000))]
     pub steps: u32,
     /// Steps at the beginning that are not judged.
     #[serde(default = "default_warmup")]

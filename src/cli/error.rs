@@ -8,6 +8,7 @@ use crate::case::CaseError;
 use crate::environment::EnvironmentError;
 use crate::exit_code::ExitCode;
 use crate::run::RunError;
+use crate::say::say;
 
 /// Why a command could not do its work.
 #[derive(Debug, thiserror::Error)]
@@ -22,6 +23,8 @@ pub enum CliError {
     Run(#[from] RunError),
     #[error("torch {torch} sees no CUDA device on this machine")]
     NoDevice { torch: String },
+    #[error("TORCHLEAK_DEVICE is `{given}`, which is no device")]
+    BadDevice { given: String },
     #[error("the handlers for Ctrl-C cannot be installed")]
     Signals(#[source] std::io::Error),
     #[error("standard output cannot be written")]
@@ -34,7 +37,7 @@ impl CliError {
         let terminal = std::io::stderr().is_terminal();
         if let Self::Case(error) | Self::Run(RunError::Case(error)) = self {
             let width = usize::from(console::Term::stderr().size().1).max(80);
-            eprintln!("{}", error.render(terminal, width).trim_end());
+            say(error.render(terminal, width).trim_end());
             return;
         }
         let mark = console::style("error").red().bold().for_stderr();
@@ -47,7 +50,7 @@ impl CliError {
         if let Some(hint) = self.hint() {
             text.push_str(&format!("\n  try: {hint}"));
         }
-        eprintln!("{text}");
+        say(&text);
     }
 
     fn hint(&self) -> Option<String> {
@@ -59,6 +62,7 @@ impl CliError {
                 "run on a machine with a GPU and its driver, or with --device cpu; `torchleak doctor` shows the GPUs"
                     .to_owned(),
             ),
+            Self::BadDevice { .. } => Some("set it to auto, cpu or cuda, or unset it".to_owned()),
             Self::Output(_) => Some("check the disk or the program that reads the output".to_owned()),
             Self::Case(_) | Self::Signals(_) => None,
         }
@@ -70,7 +74,7 @@ impl CliError {
             _ if crate::interrupt::requested() => ExitCode::Interrupted,
             Self::Environment(error) if error.is_interrupted() => ExitCode::Interrupted,
             Self::Environment(error) if error.is_usage() => ExitCode::Usage,
-            Self::Case(_) | Self::Run(RunError::Case(_)) => ExitCode::Usage,
+            Self::Case(_) | Self::Run(RunError::Case(_)) | Self::BadDevice { .. } => ExitCode::Usage,
             Self::Environment(_)
             | Self::Cache(_)
             | Self::NoDevice { .. }

@@ -4,7 +4,9 @@ mod environments;
 mod error;
 mod run;
 
+use std::ffi::OsString;
 use std::io::IsTerminal;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode as ProcessExitCode;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -12,8 +14,9 @@ use tracing_subscriber::EnvFilter;
 
 use crate::cache::CacheArgs;
 use crate::case::Catalog;
-use crate::exit_code::ExitCode;
+use crate::exit_code::{BisectCode, ExitCode};
 use crate::interrupt;
+use crate::say::say;
 use error::CliError;
 
 /// Reproduces, measures and explains PyTorch memory leaks in which Python reference cycles keep
@@ -61,24 +64,57 @@ enum PlainFormat {
 
 /// Runs the command line and gives the process's exit code.
 pub fn main() -> ProcessExitCode {
+    let is_bisection = asks_for_bisection(std::env::args_os().skip(1));
+    // What panics has said so on standard error already, where that can be written.
+    catch_unwind(AssertUnwindSafe(|| parse_and_dispatch(is_bisection))).unwrap_or_else(|_| {
+        say("torchleak has a bug and panicked; please report it with the lines above and the command");
+        if is_bisection { BisectCode::Failure.into() } else { ExitCode::NoVerdict.into() }
+    })
+}
+
+fn parse_and_dispatch(is_bisection: bool) -> ProcessExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            // Help and version are no errors; clap says which and where they are printed.
-            let code = if error.use_stderr() { ExitCode::Usage } else { ExitCode::Success };
             let _ = error.print();
-            return code.into();
+            // Help and version are no errors; clap says which and where they are printed.
+            return match (error.use_stderr(), is_bisection) {
+                (false, _) => ExitCode::Success.into(),
+                (true, false) => ExitCode::Usage.into(),
+                (true, true) => BisectCode::of_failure(ExitCode::Usage).into(),
+            };
         }
     };
     let filter = EnvFilter::try_from_env("TORCHLEAK_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        // It reports what it cannot write with a macro that panics.
+        .log_internal_errors(false)
+        .init();
     match dispatch(cli) {
         Ok(code) => code,
         Err(error) => {
             error.print();
-            error.exit_code().into()
+            let code = error.exit_code();
+            if is_bisection { BisectCode::of_failure(code).into() } else { code.into() }
         }
     }
+}
+
+/// Whether the raw arguments ask for the codes of `git bisect run`, which would take the code of bad
+/// usage for a bad commit. Arguments that cannot be parsed have to be asked too.
+fn asks_for_bisection(arguments: impl Iterator<Item = OsString>) -> bool {
+    let mut asked = false;
+    let mut arguments = arguments.take_while(|argument| argument != "--");
+    while let Some(argument) = arguments.next() {
+        if argument == "--exit-code" {
+            asked = arguments.next().is_some_and(|mode| mode == "bisect");
+        } else if let Some(mode) = argument.to_str().and_then(|text| text.strip_prefix("--exit-code=")) {
+            asked = mode == "bisect";
+        }
+    }
+    asked
 }
 
 fn dispatch(cli: Cli) -> Result<ProcessExitCode, CliError> {

@@ -1,5 +1,6 @@
 //! `torchleak run`.
 
+use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode as ProcessExitCode;
@@ -16,6 +17,9 @@ use crate::environment::{self, Environment, EnvironmentArgs, OnStderr};
 use crate::exit_code::{BisectCode, ExitCode};
 use crate::report::{ProgressWatcher, case_lines, case_text, document};
 use crate::run::{CaseOutcome, Outcome, RunOptions, default_device};
+use crate::say::say;
+
+const DEVICE_VARIABLE: &str = "TORCHLEAK_DEVICE";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -28,9 +32,10 @@ pub struct RunArgs {
     all: bool,
     #[command(flatten)]
     environment: EnvironmentArgs,
-    /// Where to train
-    #[arg(long, value_enum, env = "TORCHLEAK_DEVICE", default_value = "auto")]
-    device: DeviceArg,
+    // Not clap's `env`, which takes an empty variable for a value.
+    /// Where to train [env: TORCHLEAK_DEVICE] [default: auto]
+    #[arg(long, value_enum)]
+    device: Option<DeviceArg>,
     /// How to print the results
     #[arg(long, value_enum, default_value = "human")]
     format: Format,
@@ -94,25 +99,22 @@ fn parse_size(text: &str) -> Result<u64, String> {
     text.parse::<bytesize::ByteSize>().map(|size| size.0)
 }
 
-/// Runs the command; a failure has the code that `--exit-code` asks for.
+/// Runs the command. What a failure means for `--exit-code` is for the caller to say.
 pub fn run(args: &RunArgs, cache: &CacheArgs) -> Result<ProcessExitCode, CliError> {
-    match (run_cases(args, cache), args.exit_code) {
-        (Ok(outcomes), ExitCodeMode::Expect) => Ok(expect_code(&outcomes, !args.all).into()),
-        (Ok(outcomes), ExitCodeMode::Bisect) => Ok(bisect_code(&outcomes).into()),
-        (Err(error), ExitCodeMode::Expect) => Err(error),
-        (Err(error), ExitCodeMode::Bisect) => {
-            error.print();
-            Ok(BisectCode::of_failure(error.exit_code()).into())
-        }
-    }
+    let outcomes = run_cases(args, cache)?;
+    Ok(match args.exit_code {
+        ExitCodeMode::Expect => expect_code(&outcomes, !args.all).into(),
+        ExitCodeMode::Bisect => bisect_code(&outcomes).into(),
+    })
 }
 
 fn run_cases(args: &RunArgs, cache: &CacheArgs) -> Result<Vec<CaseOutcome>, CliError> {
     let cases = selected(args)?;
+    let wanted = wanted_device(args.device, std::env::var_os(DEVICE_VARIABLE))?;
     let cache = Cache::open(cache)?;
     let environment = environment::resolve(&args.environment, &cache, &OnStderr::new())?;
     let options = RunOptions {
-        device: device(args.device, &environment)?,
+        device: device(wanted, &environment)?,
         deadline: Duration::from_secs(args.deadline),
         jobs: args.jobs.map_or_else(cores, usize::from),
         memory_limit: args.memory_limit,
@@ -120,6 +122,9 @@ fn run_cases(args: &RunArgs, cache: &CacheArgs) -> Result<Vec<CaseOutcome>, CliE
         runs: args.runs.clone(),
         worker: cache.worker(),
     };
+    if options.device == Device::Cuda && args.memory_limit.is_some() {
+        say("torchleak: --memory-limit has no effect on CUDA, which maps more address space than it uses");
+    }
     if args.format == Format::Human {
         print_text(&environment_line(&environment, options.device))?;
     }
@@ -151,6 +156,18 @@ fn selected(args: &RunArgs) -> Result<Vec<Case>, CliError> {
     }
     let headline = [HEADLINE.to_owned()];
     Ok(catalog.select(if args.cases.is_empty() { &headline } else { &args.cases })?)
+}
+
+/// The device that the option names, else the variable; an empty variable is as good as none.
+fn wanted_device(option: Option<DeviceArg>, variable: Option<OsString>) -> Result<DeviceArg, CliError> {
+    match (option, variable.filter(|value| !value.is_empty())) {
+        (Some(device), _) => Ok(device),
+        (None, None) => Ok(DeviceArg::Auto),
+        (None, Some(value)) => {
+            let given = value.to_string_lossy().into_owned();
+            DeviceArg::from_str(&given, true).map_err(|_| CliError::BadDevice { given })
+        }
+    }
 }
 
 fn device(wanted: DeviceArg, environment: &Environment) -> Result<Device, CliError> {

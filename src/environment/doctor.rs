@@ -1,7 +1,6 @@
 //! What is on this machine, what is missing, and the command that mends it.
 
 use std::fmt::Write;
-use std::fs;
 use std::process::Command;
 use std::time::Duration;
 
@@ -17,6 +16,7 @@ use super::request::DEFAULT_PYTHON_MINORS;
 use super::size_of;
 use super::uv::Uv;
 use crate::cache::Cache;
+use crate::machine::{self, Memory};
 use crate::process;
 
 const QUICK: Duration = Duration::from_secs(20);
@@ -178,29 +178,15 @@ fn disk(cache: &Cache) -> Check {
 }
 
 fn memory() -> Check {
-    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let (Some(mut total), Some(mut available)) = (meminfo(&text, "MemTotal"), meminfo(&text, "MemAvailable"))
-    else {
+    let Some(Memory { total, available }) = machine::memory() else {
         return check("memory", Status::Warn, "unknown", None);
     };
-    let read = |path: &str| fs::read_to_string(path).ok().and_then(|text| text.trim().parse::<u64>().ok());
-    // In a container or a batch job, the limit is what matters.
-    if let Some(limit) = read("/sys/fs/cgroup/memory.max").filter(|limit| *limit < total) {
-        let used = read("/sys/fs/cgroup/memory.current").unwrap_or(0);
-        (total, available) = (limit, available.min(limit.saturating_sub(used)));
-    }
     let value = format!("{} available of {}", BinaryBytes(available), BinaryBytes(total));
     if available >= ENOUGH_MEMORY {
         check("memory", Status::Ok, value, None)
     } else {
         check("memory", Status::Warn, value, Some("end other programs; small cases need about 2 GiB"))
     }
-}
-
-/// A value of `/proc/meminfo` in bytes.
-fn meminfo(text: &str, name: &str) -> Option<u64> {
-    let rest = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
-    Some(rest.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
 }
 
 fn cores() -> Check {
@@ -243,14 +229,6 @@ fn cache_checks(cache: &Cache) -> Result<Vec<Check>, EnvironmentError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn meminfo_is_read_in_bytes() {
-        let text = "MemTotal:       16000 kB\nMemAvailable:    8000 kB\nHugePages_Total: 0\n";
-        assert_eq!(meminfo(text, "MemTotal"), Some(16000 * 1024));
-        assert_eq!(meminfo(text, "MemAvail"), None);
-        assert_eq!(meminfo(text, "HugePages_Total"), None);
-    }
 
     #[test]
     fn a_doctor_looks_at_everything_and_makes_nothing() {

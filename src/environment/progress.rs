@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use crate::say::say;
+
 /// Hears what is being done.
 pub trait Progress: Sync {
     /// A piece of work begins; it replaces the one before.
@@ -70,14 +72,14 @@ impl Progress for OnStderr {
                 bar.set_message(what.to_owned());
                 bar.enable_steady_tick(Duration::from_millis(120));
             }
-            None => eprintln!("{what} [{} s]", self.started.elapsed().as_secs()),
+            None => say(&format!("{what} [{} s]", self.started.elapsed().as_secs())),
         }
     }
 
     fn note(&self, line: &str) {
         match &self.bar {
             Some(bar) => bar.println(format!("  {line}")),
-            None => eprintln!("  {line}"),
+            None => say(&format!("  {line}")),
         }
     }
 

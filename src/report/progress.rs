@@ -6,6 +6,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use torchleak_protocol::{ArmEvent, HostEvent};
 
 use crate::run::{ArmOutcome, CaseOutcome, Watcher};
+use crate::say::say;
 use crate::worker::Ending;
 
 /// Without a terminal, a step is worth a line when the last line is this long ago.
@@ -42,7 +43,7 @@ impl<'a> ProgressWatcher<'a> {
     fn say(&mut self, message: &str) {
         match &self.bar {
             Some(bar) => bar.set_message(message.to_owned()),
-            None => eprintln!("torchleak: {message}"),
+            None => say(&format!("torchleak: {message}")),
         }
         self.last_line = Instant::now();
     }

@@ -50,16 +50,16 @@ fn step_line(record: &StepRecord, facts: Option<&ArmFacts>) -> String {
     if let Some(peak) = peak_reserved(record) {
         let percent = facts
             .and_then(|facts| facts.device_memory)
-            .map_or(0.0, |total| 100.0 * peak as f64 / total as f64);
-        fields.push(format!("memory: {:5.2}GiB({percent:.2}%)", peak as f64 / GIB));
+            .map(|total| format!("({:.2}%)", 100.0 * peak as f64 / total as f64));
+        fields.push(format!("memory: {:5.2}GiB{}", peak as f64 / GIB, percent.unwrap_or_default()));
     }
     if let Some(tokens) = record.tokens {
         let tps = tokens as f64 / record.seconds;
-        fields.push(format!("tps: {}", grouped(tps)));
+        fields.push(format!("tps: {}", grouped(tps, 0)));
         if let Some(flops) = facts.and_then(|facts| facts.flops_per_token) {
             let tflops = flops * tps / 1e12;
             let peak = facts.and_then(|facts| peak_flops(&facts.device_name));
-            fields.push(format!("tflops: {tflops:.2}"));
+            fields.push(format!("tflops: {}", grouped(tflops, 2)));
             fields.push(peak.map_or_else(
                 || "mfu: N/A".to_owned(),
                 |peak| format!("mfu: {:.2}%", 100.0 * flops * tps / peak),
@@ -74,17 +74,18 @@ fn peak_reserved(record: &StepRecord) -> Option<u64> {
     record.memory.device.as_ref().map(|device| device.peak_reserved).or(record.memory.peak_rss)
 }
 
-/// A whole number with commas between thousands.
-fn grouped(value: f64) -> String {
-    let digits = format!("{value:.0}");
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index) % 3 == 0 {
-            text.push(',');
+/// A number with commas between thousands and so many decimals: Python's `{:,.2f}`.
+fn grouped(value: f64, decimals: usize) -> String {
+    let text = format!("{value:.decimals$}");
+    let (whole, fraction) = text.split_at(text.find('.').unwrap_or(text.len()));
+    let mut grouped = String::new();
+    for (index, digit) in whole.chars().enumerate() {
+        if index > 0 && (whole.len() - index) % 3 == 0 {
+            grouped.push(',');
         }
-        text.push(digit);
+        grouped.push(digit);
     }
-    text
+    grouped + fraction
 }
 
 /// Peak dense BF16 operations per second by device name, from the makers' data sheets.
@@ -158,12 +159,20 @@ mod tests {
         assert!(step_line(&record(), Some(&facts("cpu"))).ends_with("  tflops: 491.52  mfu: N/A"));
     }
 
+    #[test]
+    fn a_percentage_of_an_unknown_total_is_left_out() {
+        let unknown = ArmFacts { device_memory: None, ..facts("cpu") };
+        assert!(step_line(&record(), Some(&unknown)).contains("  memory: 42.16GiB  tps: "));
+    }
+
     #[rstest]
-    #[case(7.4, "7")]
-    #[case(999.0, "999")]
-    #[case(1000.0, "1,000")]
-    #[case(1_234_567.0, "1,234,567")]
-    fn thousands_are_grouped(#[case] value: f64, #[case] text: &str) {
-        assert_eq!(grouped(value), text);
+    #[case(7.4, 0, "7")]
+    #[case(999.0, 0, "999")]
+    #[case(1000.0, 0, "1,000")]
+    #[case(1_234_567.0, 0, "1,234,567")]
+    #[case(1234.567, 2, "1,234.57")]
+    #[case(0.004, 2, "0.00")]
+    fn thousands_are_grouped(#[case] value: f64, #[case] decimals: usize, #[case] text: &str) {
+        assert_eq!(grouped(value, decimals), text);
     }
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use serde::Serialize;
 use torchleak_protocol::ArmEvent;
 
-use super::RunError;
+use super::{CaseOutcome, RunError};
 use crate::case::Case;
 use crate::cycles::{Diagnosis, dot, html};
 use crate::environment::Environment;
@@ -79,15 +79,38 @@ impl RunFolder {
 
     /// Writes one event; it is in the file when this returns.
     pub fn record(&mut self, arm: &str, event: &ArmEvent) -> io::Result<()> {
-        let mut line = serde_json::to_vec(&EventLine { arm, event })?;
-        line.push(b'\n');
-        self.events.write_all(&line)
+        self.events.write_all(event_line(arm, event)?.as_bytes())
     }
 
     /// Notes that an arm begins anew: what it reported until here does not count.
     pub fn record_restart(&mut self, arm: &str) -> io::Result<()> {
-        let line = serde_json::json!({"arm": arm, "event": "restarted"});
-        self.events.write_all(format!("{line}\n").as_bytes())
+        self.events.write_all(restart_line(arm).as_bytes())
+    }
+
+    /// Writes the verdict with its numbers, and what the positive control reported, without which
+    /// no verdict holds that says that nothing was found.
+    pub fn write_verdict(&self, outcome: &CaseOutcome, control: &str) -> io::Result<()> {
+        std::fs::write(self.path.join("control.jsonl"), control)?;
+        let numbers = outcome.numbers().map(|numbers| {
+            serde_json::json!({
+                "predicted_bytes_per_step": numbers.predicted,
+                "garbage_bytes_per_step": numbers.garbage.bytes,
+                "garbage_objects_per_step": numbers.garbage.objects,
+                "growth_bytes_per_step": numbers.growth,
+                "growth_collected_bytes_per_step": numbers.growth_collected,
+                "freed_bytes_per_collect": numbers.freed,
+            })
+        });
+        let verdict = serde_json::json!({
+            "schema": 1,
+            "name": outcome.name,
+            "verdict": outcome.verdict().map(|verdict| verdict.word()),
+            "reason": outcome.reason(),
+            "expected": outcome.expected.map(|verdict| verdict.word()),
+            "ok": outcome.is_ok(),
+            "numbers": numbers,
+        });
+        std::fs::write(self.path.join("verdict.json"), format!("{verdict:#}\n"))
     }
 
     /// Writes a diagnosis as data, as a graph and as a page.
@@ -108,6 +131,16 @@ impl RunFolder {
             let _ = writeln!(file, "[{arm}] {line}");
         })
     }
+}
+
+/// One event as a line of `events.jsonl` or `control.jsonl`.
+pub fn event_line(arm: &str, event: &ArmEvent) -> io::Result<String> {
+    Ok(serde_json::to_string(&EventLine { arm, event })? + "\n")
+}
+
+/// The line that says that an arm begins anew.
+pub fn restart_line(arm: &str) -> String {
+    format!("{}\n", serde_json::json!({"arm": arm, "event": "restarted"}))
 }
 
 /// Makes a folder that was not there. Runs in the same second get a number.

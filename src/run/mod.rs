@@ -22,6 +22,7 @@ pub use watch::Watcher;
 
 use crate::case::Case;
 use crate::environment::Environment;
+use crate::machine;
 use crate::worker::{Session, SessionOptions, WorkerError};
 
 /// How cases are run.
@@ -79,7 +80,7 @@ pub fn run(
     std::fs::create_dir_all(&options.worker)
         .map_err(|source| WorkerError::Unpack { path: options.worker.clone(), source })?;
     let bundle = crate::worker::unpack(&options.worker)?;
-    let memory = plan::available_memory();
+    let memory = machine::memory().map(|memory| memory.available);
     let plan = plan::plan(cases, environment, options, memory)?;
     let session = SessionOptions {
         environment,

@@ -137,11 +137,3 @@ fn cannot_run(
     );
     Some(Outcome::Judged(Judgement { verdict: Verdict::Error, reason, numbers: None }))
 }
-
-/// Memory that programs can take without swapping, in bytes: `MemAvailable`, where the kernel tells.
-pub fn available_memory() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find(|line| line.starts_with("MemAvailable:"))?;
-    let kib: u64 = line.split_ascii_whitespace().nth(1)?.parse().ok()?;
-    Some(kib * 1024)
-}

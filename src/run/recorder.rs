@@ -7,8 +7,8 @@ use pep440_rs::Version;
 use torchleak_protocol::{ArmEvent, Device, HostEvent, Start};
 
 use super::conclude::conclude;
-use super::control::{ControlArms, ControlResults};
-use super::folder::RunFolder;
+use super::control::{ARMS, ControlArms, ControlResults};
+use super::folder::{RunFolder, event_line, restart_line};
 use super::outcome::{ArmOutcome, CaseOutcome, Outcome};
 use super::plan::{Plan, PlannedCase};
 use super::watch::Watcher;
@@ -22,6 +22,8 @@ use crate::worker::{Ending, Job, Observer};
 pub struct Recorder<'a> {
     device: Device,
     control: ControlArms,
+    /// What the control's arms reported, as lines of `control.jsonl`.
+    control_lines: String,
     cases: Vec<Tracked>,
     /// Which arm of which case, or of the control, a number names.
     owners: BTreeMap<u64, Owner>,
@@ -69,8 +71,14 @@ impl<'a> Recorder<'a> {
             jobs.splice(0..0, plan.control);
         }
         watcher.planned(jobs.len());
-        let mut recorder =
-            Self { device: plan.device, control: ControlArms::default(), cases, owners, watcher };
+        let mut recorder = Self {
+            device: plan.device,
+            control: ControlArms::default(),
+            control_lines: String::new(),
+            cases,
+            owners,
+            watcher,
+        };
         recorder.tell_what_is_known();
         (jobs, recorder)
     }
@@ -85,7 +93,7 @@ impl<'a> Recorder<'a> {
         let control = self.control.results(self.device);
         for case in &mut self.cases {
             if case.outcome.is_none() {
-                case.conclude(control.as_ref());
+                case.conclude(control.as_ref(), &self.control_lines);
             }
         }
         for case in &mut self.cases {
@@ -157,7 +165,7 @@ impl Tracked {
 
     /// Sets the outcome if every arm is over. Without a result of the control a case waits, unless
     /// it was interrupted.
-    fn conclude(&mut self, control: Option<&ControlResults>) {
+    fn conclude(&mut self, control: Option<&ControlResults>, control_lines: &str) {
         if self.arms.iter().any(|arm| arm.ending.is_none()) {
             return;
         }
@@ -178,6 +186,12 @@ impl Tracked {
             self.retained = self.garbage().and_then(retained);
         }
         self.outcome = Some(outcome);
+        if let Some(folder) = &self.folder
+            && let Err(error) = folder.write_verdict(&self.snapshot(), control_lines)
+        {
+            // The verdict is told nevertheless, and the events from which it follows are kept.
+            tracing::warn!(%error, folder = %folder.path().display(), "the verdict cannot be written");
+        }
     }
 
     fn garbage(&self) -> Option<&Recording> {
@@ -223,6 +237,9 @@ impl Observer for Recorder<'_> {
     fn started(&mut self, arm: u64, _start: Start, reason: Option<&str>) {
         match self.owners.get(&arm) {
             Some(Owner::Control { arm }) => {
+                if self.control.recordings[*arm].facts.is_some() {
+                    self.control_lines.push_str(&restart_line(ARMS[*arm].0));
+                }
                 self.control.recordings[*arm] = Recording::default();
                 self.control.endings[*arm] = None;
             }
@@ -235,7 +252,11 @@ impl Observer for Recorder<'_> {
 
     fn event(&mut self, arm: u64, event: &ArmEvent) -> Result<(), String> {
         match self.owners.get(&arm) {
-            Some(Owner::Control { arm }) => self.control.recordings[*arm].push(event),
+            Some(Owner::Control { arm }) => {
+                let line = event_line(ARMS[*arm].0, event).map_err(|error| error.to_string())?;
+                self.control_lines.push_str(&line);
+                self.control.recordings[*arm].push(event);
+            }
             Some(Owner::Case { case, arm }) => {
                 let case = &mut self.cases[*case];
                 let arm = &mut case.arms[*arm];

@@ -7,6 +7,7 @@ mod bundle;
 mod ending;
 mod host;
 mod pipes;
+mod running;
 mod session;
 
 pub use bundle::unpack;

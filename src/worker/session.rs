@@ -14,15 +14,13 @@ use torchleak_protocol::{ArmEvent, ArmSpec, HostEvent, Start};
 
 use super::host::{Host, kill_group};
 use super::pipes::{Message, Tail, read_arm, read_output};
+use super::running::{DRAIN, Running};
 use super::{Ending, WorkerError};
 use crate::environment::Environment;
 use crate::interrupt;
 
 /// How often the loop looks at deadlines and at Ctrl-C when nothing happens.
 const PULSE: Duration = Duration::from_millis(50);
-
-/// How long the pipes of a process that is gone are still read.
-const DRAIN: Duration = Duration::from_secs(2);
 
 /// How long a host may take to start a child, the import of torch included. An arm's own deadline
 /// begins when its child runs.
@@ -110,25 +108,6 @@ pub struct Session<'a> {
     /// again by itself: then only the culprit loses its host.
     alone: BTreeSet<u64>,
     import_failure: Option<torchleak_protocol::Failure>,
-}
-
-/// A job whose command was sent.
-struct Running {
-    job: Job,
-    pid: Option<u32>,
-    /// When it was sent, then when its child started.
-    since: Instant,
-    /// What is known of its end before its process is gone.
-    ending: Option<Ending>,
-    /// When the process was reported gone, and how.
-    exited: Option<(Instant, Option<i32>, Option<i32>)>,
-    closed: bool,
-    /// When it was killed for a reason of ours.
-    stopped: Option<Instant>,
-    /// The half message with which it ended.
-    cut: Option<String>,
-    tail: Tail,
-    reader: JoinHandle<()>,
 }
 
 impl std::fmt::Debug for Session<'_> {
@@ -503,24 +482,6 @@ impl<'a> Session<'a> {
     fn give_up(&mut self, output: &[String]) {
         for job in std::mem::take(&mut self.waiting) {
             self.observer.ended(job.spec.arm, Ending::HostDied { output: output.to_vec() });
-        }
-    }
-}
-
-impl Running {
-    /// Says how the job ended, once its process is gone and its pipes are read.
-    fn conclude(self) -> Ending {
-        let limit = Instant::now() + DRAIN;
-        while !self.reader.is_finished() && Instant::now() < limit {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        let mut output = self.tail.lines();
-        output.extend(self.cut.map(|line| format!("its last message breaks off: {line}")));
-        match (self.ending, self.exited) {
-            (Some(ending), _) => ending,
-            (None, Some((_, _, Some(signal)))) => Ending::Killed { signal, output },
-            (None, Some((_, Some(code), _))) => Ending::Exited { code, output },
-            (None, _) => Ending::HostDied { output },
         }
     }
 }

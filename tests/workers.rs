@@ -130,7 +130,8 @@ fn what_a_program_prints_is_kept_and_corrupts_nothing() {
 #[case("has-no-stdout")]
 #[case("has-a-stdout-of-its-own")]
 fn a_program_may_replace_its_standard_output(#[case] name: &str) {
-    assert_eq!(case(&ran().document, name)["verdict"], "fixed");
+    let case = case(&ran().document, name);
+    assert_eq!(case["verdict"], "fixed", "{case:#}");
 }
 
 #[test]

@@ -3,6 +3,8 @@
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use torchleak_protocol::ArmEvent;
+
 use super::pipes::Tail;
 use super::{Ending, Job};
 
@@ -13,6 +15,8 @@ pub const DRAIN: Duration = Duration::from_secs(2);
 pub struct Running {
     pub job: Job,
     pub pid: Option<u32>,
+    /// What the child said before the host said that it runs: they write to different pipes.
+    pub early: Vec<ArmEvent>,
     /// When it was sent, then when its child started.
     pub since: Instant,
     /// What is known of its end before its process is gone.

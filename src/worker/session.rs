@@ -282,6 +282,7 @@ impl<'a> Session<'a> {
                 let running = Running {
                     job,
                     pid: None,
+                    early: Vec::new(),
                     since: Instant::now(),
                     ending: None,
                     exited: None,
@@ -322,7 +323,7 @@ impl<'a> Session<'a> {
                 self.lose_host();
             }
             Message::HostGone => self.lose_host(),
-            Message::Arm(arm, event) => self.handle_arm(arm, &event),
+            Message::Arm(arm, event) => self.handle_arm(arm, event),
             Message::ArmGarbage(arm, line) => self.stop(arm, Ending::Garbage { line }),
             Message::ArmCut(arm, line) => {
                 if let Some(running) = self.running.get_mut(&arm) {
@@ -348,7 +349,11 @@ impl<'a> Session<'a> {
                         // Its first words came before its pid, and were garbage.
                         kill_group(pid);
                     }
+                    let early = std::mem::take(&mut running.early);
                     self.observer.started(arm, start, reason.as_deref());
+                    for event in early {
+                        self.handle_arm(arm, event);
+                    }
                 }
             }
             HostEvent::Exited { arm, code, signal } => {
@@ -361,14 +366,18 @@ impl<'a> Session<'a> {
         }
     }
 
-    fn handle_arm(&mut self, arm: u64, event: &ArmEvent) {
+    fn handle_arm(&mut self, arm: u64, event: ArmEvent) {
         let Some(running) = self.running.get_mut(&arm) else { return };
-        match event {
+        if running.pid.is_none() {
+            running.early.push(event);
+            return;
+        }
+        match &event {
             ArmEvent::Ended { .. } => running.ending = Some(Ending::Done),
             ArmEvent::Failed(failure) => running.ending = Some(Ending::Failed(failure.clone())),
             _ => {}
         }
-        if let Err(reason) = self.observer.event(arm, event) {
+        if let Err(reason) = self.observer.event(arm, &event) {
             self.stop(arm, Ending::NotRecorded { reason });
         }
     }

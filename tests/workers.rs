@@ -78,7 +78,7 @@ fn ran() -> &'static Ran {
             })
             .collect();
         // The address space of a worker that has imported torch is several GiB before it allocates.
-        let options = ["--device", "cpu", "--deadline", "5", "--memory-limit", "48GiB"];
+        let options = ["--device", "cpu", "--deadline", "15", "--memory-limit", "48GiB"];
         let arguments: Vec<&str> = options.into_iter().chain(paths.iter().map(String::as_str)).collect();
         let (document, code) = context.run_json(&arguments);
         Ran { document, code, context }
@@ -91,7 +91,7 @@ fn ran() -> &'static Ran {
 #[case("exits-at-once", "exited with code 7 before its last step")]
 #[case("is-killed", "was killed by signal 9 (SIGKILL)")]
 #[case("crashes", "was killed by signal 11 (SIGSEGV)")]
-#[case("hangs", "ran past its deadline of 5 s")]
+#[case("hangs", "ran past its deadline of 15 s")]
 #[case("writes-garbage", "wrote a line that is no message")]
 #[case("writes-half-a-line", "exited with code 0 before its last step")]
 #[case("needs-memory", "ran out of memory")]
@@ -146,7 +146,7 @@ fn a_cold_arm_may_replace_its_standard_output() {
 /// One case ends its host; the others run beside it and lose nothing by it.
 #[rstest]
 #[case::that_dies("os.kill(os.getppid(), signal.SIGKILL)", "lost its worker host, which died")]
-#[case::that_hangs("os.kill(os.getppid(), signal.SIGSTOP)", "ran past its deadline of 8 s")]
+#[case::that_hangs("os.kill(os.getppid(), signal.SIGSTOP)", "ran past its deadline of 15 s")]
 fn only_the_culprit_suffers_from_a_host(#[case] body: &str, #[case] reason: &str) {
     let context = Context::new();
     let culprit = step_does(&format!("if third: time.sleep(1); {body}; time.sleep(600)"));
@@ -158,7 +158,7 @@ fn only_the_culprit_suffers_from_a_host(#[case] body: &str, #[case] reason: &str
         "--jobs",
         "8",
         "--deadline",
-        "8",
+        "15",
         culprit.to_str().unwrap(),
         innocent.to_str().unwrap(),
     ]);

@@ -12,10 +12,9 @@ from typing import Any
 
 import torch
 
+from torchleak_worker.dtypes import DTYPES
 from torchleak_worker.errors import Unsupported
 from torchleak_worker.result import StepResult
-
-_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 def build(command: SimpleNamespace, device: torch.device) -> Any:
@@ -76,7 +75,7 @@ class FileProgram:
         context = SimpleNamespace(
             torch=torch,
             device=device,
-            dtype=_DTYPES[command.program.dtype],
+            dtype=DTYPES[command.program.dtype],
             steps=command.steps,
             seed=command.seed,
         )

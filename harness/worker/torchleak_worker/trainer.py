@@ -8,11 +8,11 @@ from torch import Tensor, nn
 
 from . import disable
 from .checkpointing import block_runner
+from .dtypes import DTYPES
 from .errors import ProgramError
 from .llama3 import Llama3
 from .result import StepResult
 
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 LEARNING_RATE = {"sgd": 1e-3, "adamw": 3e-4}
 
 

@@ -1,0 +1,5 @@
+"""The dtypes that a case can name."""
+
+import torch
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}

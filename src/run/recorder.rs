@@ -42,8 +42,6 @@ struct Tracked {
     expected: Option<Verdict>,
     folder: Option<RunFolder>,
     arms: Vec<ArmOutcome>,
-    /// Which of the arms were started before.
-    started: Vec<bool>,
     diagnosis: Option<Diagnosis>,
     retained: Option<Retained>,
     outcome: Option<Outcome>,
@@ -117,7 +115,6 @@ impl Tracked {
             expected,
             folder: None,
             arms: Vec::new(),
-            started: Vec::new(),
             diagnosis: None,
             retained: None,
             outcome: None,
@@ -135,7 +132,6 @@ impl Tracked {
                         ending: None,
                         start_note: None,
                     });
-                    tracked.started.push(false);
                     jobs.push(arm.job);
                 }
             }
@@ -151,7 +147,8 @@ impl Tracked {
     fn start(&mut self, arm: usize, reason: Option<&str>) {
         let outcome = &mut self.arms[arm];
         outcome.start_note = reason.map(str::to_owned);
-        if !std::mem::replace(&mut self.started[arm], true) {
+        if outcome.recording.facts.is_none() {
+            // Nothing was recorded of an earlier run.
             return;
         }
         outcome.recording = Recording::default();

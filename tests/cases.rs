@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 
 use rstest::rstest;
 use serde_json::Value;
-use support::{Context, case, skipped};
+use support::{Context, always_runs, case, skipped};
 
 /// All cases run in one process, because the import of torch takes longer than their steps.
 fn document() -> &'static Value {
@@ -20,15 +20,8 @@ fn document() -> &'static Value {
 
 #[rstest]
 fn each_case_has_its_verdict_and_its_exact_bytes(#[files("cases/*.yaml")] path: PathBuf) {
-    let name = path.file_stem().unwrap().to_str().unwrap();
-    let source = std::fs::read_to_string(&path).unwrap();
-    if source.lines().any(|line| line == "when: named") {
-        skipped(
-            name,
-            "it runs only when named; `torchleak run` with its name takes minutes and its `memory`",
-        );
-        return;
-    }
+    let Some(name) = always_runs(&path) else { return };
+    let name = name.as_str();
     let case = case(document(), name);
     if case["skipped"] == true {
         skipped(name, case["reason"].as_str().unwrap());

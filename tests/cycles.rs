@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 
 use rstest::rstest;
 use serde_json::Value;
-use support::{Context, case, skipped};
+use support::{Context, always_runs, case};
 use torchleak::cycles::{blame_text, diagnose, graph_text, warning_lines};
 use torchleak::measure::Recording;
 use torchleak_protocol::ArmEvent;
@@ -75,13 +75,9 @@ fn snapshot(name: String, text: &str) {
 }
 
 #[rstest]
-#[case("full-ac-disable")]
-#[case("no-ac-disable")]
-#[case("sac-disable-no-early-stop")]
-#[case("sac-disable-public-api")]
-#[case("sac-disable-recompute")]
-#[case("sac-stock")]
-fn what_is_retained_and_why_is_as_it_was(#[case] name: &str) {
+fn what_is_retained_and_why_is_as_it_was(#[files("cases/*.yaml")] path: PathBuf) {
+    let Some(name) = always_runs(&path) else { return };
+    let name = name.as_str();
     let ran = ran();
     let range = range(name, &ran.document);
     let recording = diagnosis_run(ran, name);
@@ -100,14 +96,10 @@ fn what_is_retained_and_why_is_as_it_was(#[case] name: &str) {
 fn every_shipped_case_that_always_runs_has_a_snapshot() {
     for entry in std::fs::read_dir("cases").unwrap() {
         let path: PathBuf = entry.unwrap().path();
-        let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
         if path.extension().is_none_or(|extension| extension != "yaml") {
             continue;
         }
-        if std::fs::read_to_string(&path).unwrap().contains("when: named") {
-            skipped(&name, "it runs only when named");
-            continue;
-        }
+        let Some(name) = always_runs(&path) else { continue };
         let snapshot = format!("snapshots/cycles__{name}_from_2.6.snap");
         assert!(std::path::Path::new(&snapshot).exists(), "{snapshot}");
     }
@@ -145,13 +137,11 @@ fn the_run_folder_has_the_cycles_as_data_as_a_graph_and_as_a_page() {
 }
 
 #[rstest]
-#[case("full-ac-disable")]
-#[case("no-ac-disable")]
-#[case("sac-disable-no-early-stop")]
-#[case("sac-disable-public-api")]
-#[case("sac-disable-recompute")]
-#[case("sac-stock")]
-fn both_graphs_have_the_same_tensors_and_ours_all_the_nodes_of_torchs(#[case] name: &str) {
+fn both_graphs_have_the_same_tensors_and_ours_all_the_nodes_of_torchs(
+    #[files("cases/*.yaml")] path: PathBuf,
+) {
+    let Some(name) = always_runs(&path) else { return };
+    let name = name.as_str();
     let recording = diagnosis_run(ran(), name);
     let torch = recording.torch_cycles.as_ref().unwrap();
     let report = diagnose(&recording, None).map(|diagnosis| diagnosis.report).unwrap_or_default();

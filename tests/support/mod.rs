@@ -89,3 +89,17 @@ pub fn case<'a>(document: &'a Value, name: &str) -> &'a Value {
 pub fn skipped(what: &str, reason: &str) {
     let _ = writeln!(std::io::stderr(), "SKIPPED {what}: {reason}");
 }
+
+/// The name of a shipped case, by its file, if it runs without being named. One that does not is
+/// skipped visibly.
+pub fn always_runs(file: &Path) -> Option<String> {
+    let name = file.file_stem().unwrap().to_str().unwrap().to_owned();
+    if std::fs::read_to_string(file).unwrap().lines().any(|line| line == "when: named") {
+        skipped(
+            &name,
+            "it runs only when named; `torchleak run` with its name takes minutes and its `memory`",
+        );
+        return None;
+    }
+    Some(name)
+}

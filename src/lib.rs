@@ -19,4 +19,5 @@ pub mod report;
 pub mod run;
 pub mod say;
 pub mod verdict;
+pub mod versions;
 pub mod worker;

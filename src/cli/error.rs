@@ -21,8 +21,6 @@ pub enum CliError {
     Cache(#[from] CacheError),
     #[error(transparent)]
     Run(#[from] RunError),
-    #[error("torch {torch} sees no CUDA device on this machine")]
-    NoDevice { torch: String },
     #[error("TORCHLEAK_DEVICE is `{given}`, which is no device")]
     BadDevice { given: String },
     #[error("the handlers for Ctrl-C cannot be installed")]
@@ -58,10 +56,6 @@ impl CliError {
             Self::Environment(error) => error.hint(),
             Self::Cache(error) => Some(error.hint()),
             Self::Run(error) => error.hint(),
-            Self::NoDevice { .. } => Some(
-                "run on a machine with a GPU and its driver, or with --device cpu; `torchleak doctor` shows the GPUs"
-                    .to_owned(),
-            ),
             Self::BadDevice { .. } => Some("set it to auto, cpu or cuda, or unset it".to_owned()),
             Self::Output(_) => Some("check the disk or the program that reads the output".to_owned()),
             Self::Case(_) | Self::Signals(_) => None,
@@ -77,8 +71,7 @@ impl CliError {
             Self::Case(_) | Self::Run(RunError::Case(_)) | Self::BadDevice { .. } => ExitCode::Usage,
             Self::Environment(_)
             | Self::Cache(_)
-            | Self::NoDevice { .. }
-            | Self::Run(RunError::Worker(_)) => ExitCode::NoEnvironment,
+            | Self::Run(RunError::Worker(_) | RunError::NoDevice { .. }) => ExitCode::NoEnvironment,
             Self::Run(RunError::Folder { .. }) | Self::Signals(_) | Self::Output(_) => ExitCode::NoVerdict,
         }
     }

@@ -3,6 +3,7 @@
 mod environments;
 mod error;
 mod run;
+mod settings;
 
 use std::ffi::OsString;
 use std::io::IsTerminal;

@@ -1,25 +1,21 @@
 //! `torchleak run`.
 
-use std::ffi::OsString;
 use std::io::IsTerminal;
-use std::path::PathBuf;
 use std::process::ExitCode as ProcessExitCode;
-use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use torchleak_protocol::Device;
 
 use super::error::CliError;
+use super::settings::SettingsArgs;
 use super::{print_json, print_text};
 use crate::cache::{Cache, CacheArgs};
 use crate::case::{Case, Catalog, HEADLINE, Verdict};
 use crate::environment::{self, Environment, EnvironmentArgs, OnStderr};
 use crate::exit_code::{BisectCode, ExitCode};
 use crate::report::{ProgressWatcher, case_lines, case_text, document};
-use crate::run::{CaseOutcome, Outcome, RunOptions, default_device};
+use crate::run::{CaseOutcome, Outcome};
 use crate::say::say;
-
-const DEVICE_VARIABLE: &str = "TORCHLEAK_DEVICE";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -32,34 +28,17 @@ pub struct RunArgs {
     all: bool,
     #[command(flatten)]
     environment: EnvironmentArgs,
-    // Not clap's `env`, which takes an empty variable for a value.
-    /// Where to train [env: TORCHLEAK_DEVICE] [default: auto]
-    #[arg(long, value_enum)]
-    device: Option<DeviceArg>,
     /// How to print the results
     #[arg(long, value_enum, default_value = "human")]
     format: Format,
     /// What the exit code says
     #[arg(long, value_enum, default_value = "expect")]
     exit_code: ExitCodeMode,
-    /// Folder for run folders
-    #[arg(long, value_name = "FOLDER", default_value = "runs")]
-    runs: PathBuf,
-    /// Seconds that one arm may run
-    #[arg(long, value_name = "SECONDS", default_value_t = 900, value_parser = clap::value_parser!(u64).range(1..))]
-    deadline: u64,
-    /// Threads' worth of arms to run at once [default: the machine's cores; always 1 arm on CUDA]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
-    jobs: Option<u16>,
+    #[command(flatten)]
+    settings: SettingsArgs,
     /// How many findings to show below each verdict: which cycles keep which tensors
     #[arg(long, value_name = "N", default_value_t = 1)]
     findings: usize,
-    /// Show strings and numbers that the program holds in findings; without it only types and lengths
-    #[arg(long)]
-    show_values: bool,
-    /// Limit of each arm's address space, such as 16GiB (CPU only)
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
-    memory_limit: Option<u64>,
 }
 
 const EXAMPLES: &str = "\
@@ -68,14 +47,6 @@ Examples:
   torchleak run --all --torch 2.8.0               every case on another torch
   torchleak run sac-stock --python .venv          your own environment, untouched
   torchleak run leak.yaml --format json           a case of your own, for a program to read";
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum DeviceArg {
-    /// CUDA where torch sees a GPU, else the CPU
-    Auto,
-    Cpu,
-    Cuda,
-}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Format {
@@ -95,10 +66,6 @@ enum ExitCodeMode {
     Bisect,
 }
 
-fn parse_size(text: &str) -> Result<u64, String> {
-    text.parse::<bytesize::ByteSize>().map(|size| size.0)
-}
-
 /// Runs the command. What a failure means for `--exit-code` is for the caller to say.
 pub fn run(args: &RunArgs, cache: &CacheArgs) -> Result<ProcessExitCode, CliError> {
     let outcomes = run_cases(args, cache)?;
@@ -110,19 +77,11 @@ pub fn run(args: &RunArgs, cache: &CacheArgs) -> Result<ProcessExitCode, CliErro
 
 fn run_cases(args: &RunArgs, cache: &CacheArgs) -> Result<Vec<CaseOutcome>, CliError> {
     let cases = selected(args)?;
-    let wanted = wanted_device(args.device, std::env::var_os(DEVICE_VARIABLE))?;
     let cache = Cache::open(cache)?;
+    let settings = args.settings.settings(&cache)?;
     let environment = environment::resolve(&args.environment, &cache, &OnStderr::new())?;
-    let options = RunOptions {
-        device: device(wanted, &environment)?,
-        deadline: Duration::from_secs(args.deadline),
-        jobs: args.jobs.map_or_else(cores, usize::from),
-        memory_limit: args.memory_limit,
-        show_values: args.show_values,
-        runs: args.runs.clone(),
-        worker: cache.worker(),
-    };
-    if options.device == Device::Cuda && args.memory_limit.is_some() {
+    let options = settings.on(&environment)?;
+    if options.device == Device::Cuda && options.memory_limit.is_some() {
         say("torchleak: --memory-limit has no effect on CUDA, which maps more address space than it uses");
     }
     if args.format == Format::Human {
@@ -158,29 +117,6 @@ fn selected(args: &RunArgs) -> Result<Vec<Case>, CliError> {
     Ok(catalog.select(if args.cases.is_empty() { &headline } else { &args.cases })?)
 }
 
-/// The device that the option names, else the variable; an empty variable is as good as none.
-fn wanted_device(option: Option<DeviceArg>, variable: Option<OsString>) -> Result<DeviceArg, CliError> {
-    match (option, variable.filter(|value| !value.is_empty())) {
-        (Some(device), _) => Ok(device),
-        (None, None) => Ok(DeviceArg::Auto),
-        (None, Some(value)) => {
-            let given = value.to_string_lossy().into_owned();
-            DeviceArg::from_str(&given, true).map_err(|_| CliError::BadDevice { given })
-        }
-    }
-}
-
-fn device(wanted: DeviceArg, environment: &Environment) -> Result<Device, CliError> {
-    match wanted {
-        DeviceArg::Auto => Ok(default_device(environment)),
-        DeviceArg::Cpu => Ok(Device::Cpu),
-        DeviceArg::Cuda if environment.devices.is_empty() => {
-            Err(CliError::NoDevice { torch: environment.facts.torch.clone() })
-        }
-        DeviceArg::Cuda => Ok(Device::Cuda),
-    }
-}
-
 /// What every number below it depends on.
 fn environment_line(environment: &Environment, device: Device) -> String {
     let facts = &environment.facts;
@@ -197,10 +133,6 @@ fn device_word(device: Device) -> &'static str {
         Device::Cpu => "cpu",
         Device::Cuda => "cuda",
     }
-}
-
-fn cores() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// The worst of all cases. A case that cannot run on the device is fine among all, and is no verdict

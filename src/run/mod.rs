@@ -9,6 +9,7 @@ mod folder;
 mod outcome;
 mod plan;
 mod recorder;
+mod settings;
 mod watch;
 
 use std::path::PathBuf;
@@ -18,6 +19,7 @@ use torchleak_protocol::Device;
 
 pub use outcome::{ArmOutcome, CaseOutcome, Outcome};
 pub use plan::default_device;
+pub use settings::{Settings, WantedDevice};
 pub use watch::Watcher;
 
 use crate::case::Case;
@@ -52,6 +54,8 @@ pub enum RunError {
     Folder { path: PathBuf, source: std::io::Error },
     #[error(transparent)]
     Case(#[from] crate::case::CaseError),
+    #[error("torch {torch} sees no CUDA device on this machine")]
+    NoDevice { torch: String },
 }
 
 impl RunError {
@@ -60,6 +64,10 @@ impl RunError {
         match self {
             Self::Worker(error) => Some(error.hint().to_owned()),
             Self::Folder { .. } => Some("choose another folder with --runs, or free some space".to_owned()),
+            Self::NoDevice { .. } => Some(
+                "run on a machine with a GPU and its driver, or with --device cpu; `torchleak doctor` shows the GPUs"
+                    .to_owned(),
+            ),
             Self::Case(_) => None,
         }
     }

@@ -1,0 +1,49 @@
+//! One version of PyTorch that cases can be run on, and where such versions come from.
+
+use crate::environment::{Environment, EnvironmentError, Progress};
+
+/// One version of PyTorch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Candidate {
+    /// Its name on the command line and in every report, unique within its source: `2.8.0`,
+    /// `2.8.0.dev20250527+cu128`, or the hash of a commit.
+    pub label: String,
+    /// Names the environment that this candidate has, without making it: equal identities run the same PyTorch.
+    pub identity: String,
+    /// The commit of PyTorch, where it is known before the environment is made.
+    pub commit: Option<String>,
+}
+
+/// Why a candidate cannot be tested. That is an answer of a bisection ("cannot tell") and no failure of it.
+#[derive(Debug, thiserror::Error)]
+pub enum Unavailable {
+    /// Its environment cannot be found or made.
+    #[error(transparent)]
+    Environment(#[from] EnvironmentError),
+    /// It can be made and does not work, with the reason: for example its files do not import over this release.
+    #[error("{0}")]
+    Broken(String),
+}
+
+impl Unavailable {
+    /// Whether trying others is pointless, because the user asked to stop.
+    pub fn is_interrupted(&self) -> bool {
+        matches!(self, Self::Environment(error) if error.is_interrupted())
+    }
+}
+
+/// Where candidates come from.
+pub trait Source: Sync {
+    /// All candidates, in the order of their history, the oldest first.
+    fn candidates(&self) -> &[Candidate];
+
+    /// The environment of a candidate, made if need be.
+    ///
+    /// # Errors
+    /// The candidate cannot be tested.
+    fn environment(&self, candidate: &Candidate, progress: &dyn Progress)
+    -> Result<Environment, Unavailable>;
+
+    /// The options with which `torchleak run CASE` runs on that candidate.
+    fn replay(&self, candidate: &Candidate) -> Vec<String>;
+}

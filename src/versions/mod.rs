@@ -1,0 +1,12 @@
+//! Cases over many versions of PyTorch: which versions there are, what a case shows on each, and where that changes.
+//!
+//! A [`Source`] lists candidates and gives the environment of each; [`run_cells`] runs cases there. `matrix` and
+//! `bisect` decide which candidates are worth running.
+//!
+//! Architecture invariant: nothing here knows how a table looks. `report` draws what this room found.
+
+mod candidate;
+mod cell;
+
+pub use candidate::{Candidate, Source, Unavailable};
+pub use cell::{Cell, run_cells};

@@ -17,10 +17,6 @@ impl Bits {
         self.0[node as usize / 64] |= 1 << (node % 64);
     }
 
-    pub fn count(&self) -> u64 {
-        self.0.iter().map(|word| u64::from(word.count_ones())).sum()
-    }
-
     /// The members in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
         self.0.iter().enumerate().flat_map(|(index, &word)| {

@@ -1,7 +1,6 @@
 //! Which cycle keeps which tensor.
 
 use super::alike::AlikeCycles;
-use super::bits::Bits;
 use super::cycle::is_carrier;
 use super::labels::Labels;
 use super::scc::Components;
@@ -61,7 +60,7 @@ pub fn blame(
     // All cycles search at once, so each tensor is found by the nearest.
     search.run(
         graph,
-        |node| components.leading.contains(node),
+        |_| true,
         |node, _, parent| {
             if let Some(parent) = parent {
                 owner_of[node as usize] = owner_of[parent as usize];
@@ -69,7 +68,7 @@ pub fn blame(
             true
         },
     );
-    let feeds = feeding(graph, &components.leading, &owner_of, components.len());
+    let feeds = feeding(graph, &owner_of, components.len());
     let mut paths = PathFingerprints::new(graph.len());
     Blame {
         path_fingerprints: tensors
@@ -89,17 +88,14 @@ pub fn blame(
     }
 }
 
-fn feeding(graph: &Graph, leading: &Bits, owner_of: &[u32], components: usize) -> Vec<bool> {
+fn feeding(graph: &Graph, owner_of: &[u32], components: usize) -> Vec<bool> {
     let mut feeds = vec![false; components];
-    for node in leading.iter() {
+    for node in 0..graph.node_count() {
         let owner = owner_of[node as usize];
         if owner == UNREACHED || feeds[owner as usize] {
             continue;
         }
-        feeds[owner as usize] = graph
-            .targets(node)
-            .iter()
-            .any(|&target| leading.contains(target) && owner_of[target as usize] != owner);
+        feeds[owner as usize] = graph.targets(node).iter().any(|&target| owner_of[target as usize] != owner);
     }
     feeds
 }

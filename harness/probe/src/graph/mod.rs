@@ -1,8 +1,8 @@
 //! Why garbage that holds tensors is garbage: the cycles, by name.
 //!
 //! The stages run one after another, and only the last, which looks at what is shown, reads names:
-//! `traverse` asks the collector's own visitors for all references, `scc` finds cycles and what leads
-//! to tensors, `tensors` reads shapes and storages, `blame` finds the nearest cycle of each tensor,
+//! `traverse` asks the collector's own visitors for all references, `leading` keeps what leads to tensors,
+//! `scc` finds cycles, `tensors` reads shapes and storages, `blame` finds the nearest cycle of each tensor,
 //! and `findings` merges what is alike and names it.
 //!
 //! No code of the examined objects runs. A collection could run finalizers, so none happens
@@ -17,6 +17,7 @@ mod findings;
 mod hops;
 mod index;
 mod labels;
+mod leading;
 mod nodes;
 mod read;
 mod retained;
@@ -39,8 +40,9 @@ use crate::torch::Torch;
 use edges::Namer;
 use findings::{Facts, findings};
 use labels::Labels;
+use leading::leading;
 use read::Readers;
-use scc::{Components, components};
+use scc::components;
 use tensors::Tensors;
 use traverse::Graph;
 use types::Types;
@@ -77,11 +79,14 @@ fn report<'py>(
     let readers = Readers::new(py)?;
     let torch = if target.is_some() { None } else { Torch::loaded(py)? };
     let class = target.or(torch.as_ref().map(|torch| &torch.tensor_base));
-    let graph = Graph::of(garbage, &readers, Types::new(py, class, &autograd_classes(py, torch.is_some())));
+    let all = Graph::of(garbage, &readers, Types::new(py, class, &autograd_classes(py, torch.is_some())));
     let traversed = Instant::now();
+    let (objects, edges) = (all.len() as u64, all.edge_count() as u64);
+    let kept = leading(&all);
+    let graph = all.only(&kept);
     let components = components(&graph);
     let found = Instant::now();
-    let tensors = Tensors::read(&graph, components.leading.iter(), torch.as_ref(), &readers)?;
+    let tensors = Tensors::read(&graph, 0..graph.node_count(), torch.as_ref(), &readers)?;
     let described = Instant::now();
     let mut labels = Labels::new(&readers);
     let blame = blame::blame(&graph, &components, &tensors, &mut labels);
@@ -95,10 +100,10 @@ fn report<'py>(
     let explained_bytes: u64 = explained.iter().map(|&storage| tensors.storages[storage as usize]).sum();
     let tensor_bytes: u64 = tensors.storages.iter().sum();
     Ok(CycleReport {
-        objects: graph.len() as u64,
-        edges: graph.edge_count() as u64,
-        leading: components.leading.count(),
-        leading_edges: leading_edges(&graph, &components),
+        objects,
+        edges,
+        leading: graph.len() as u64,
+        leading_edges: different_edges(&graph),
         tensors: tensors.all.len() as u64,
         tensor_bytes,
         components: components.len() as u64,
@@ -113,13 +118,13 @@ fn report<'py>(
     })
 }
 
-/// Different pairs of leading objects of which the first refers to the second.
-fn leading_edges(graph: &Graph, components: &Components) -> u64 {
+/// Different pairs of objects of which the first refers to the second.
+fn different_edges(graph: &Graph) -> u64 {
     let mut targets: Vec<u32> = Vec::new();
     let mut count = 0;
-    for node in components.leading.iter() {
+    for node in 0..graph.node_count() {
         targets.clear();
-        targets.extend(graph.targets(node).iter().filter(|&&target| components.leading.contains(target)));
+        targets.extend_from_slice(graph.targets(node));
         targets.sort_unstable();
         targets.dedup();
         count += targets.len() as u64;

@@ -1,18 +1,14 @@
-//! Strongly connected components, and which nodes lead to a tensor, in one walk.
+//! Strongly connected components.
 //!
 //! This is Pearce's variant of Tarjan's algorithm: it needs one number a node instead of three. It
 //! keeps a stack of its own, because a chain of 100,000 objects would overflow the thread's.
-//! Components complete only after all that they lead to, so whether a node leads to a tensor is
-//! known as soon as its component is, and no graph of the opposite direction is ever built.
 
 use super::bits::Bits;
 use super::traverse::Graph;
 
-/// The components that matter.
+/// The components that have a cycle.
 pub struct Components {
-    /// Nodes that lead to a tensor, the tensors included.
-    pub leading: Bits,
-    /// Nodes of the components that have a cycle and lead to a tensor, one component after another.
+    /// Nodes of these components, one component after another.
     pub members: Vec<u32>,
     /// The component of each node; nodes of equal number are strongly connected.
     pub of: Vec<u32>,
@@ -46,11 +42,16 @@ pub fn components(graph: &Graph) -> Components {
         next_component: u32::MAX,
         stack: Vec::new(),
         self_loops: Bits::new(len),
-        found: Components { leading: Bits::new(len), members: Vec::new(), of: Vec::new(), starts: vec![0] },
+        found: Components { members: Vec::new(), of: Vec::new(), starts: vec![0] },
     };
     let mut visits = Vec::new();
     for node in 0..graph.node_count() {
-        if walk.low[node as usize] == 0 {
+        if walk.low[node as usize] != 0 {
+            continue;
+        }
+        if graph.edge_start(node) == graph.edge_end(node) {
+            walk.complete_leaf(node);
+        } else {
             walk.visit(node, &mut visits);
         }
     }
@@ -78,10 +79,13 @@ impl Walk<'_> {
             if visit.edge < self.graph.edge_end(node) {
                 let target = self.graph.edge(visit.edge);
                 if self.low[target as usize] == 0 {
-                    // The edge is looked at again when the target is done.
-                    let next = self.begin(target);
-                    visits.push(next);
-                    continue;
+                    if self.graph.edge_start(target) < self.graph.edge_end(target) {
+                        // The edge is looked at again when the target is done.
+                        let next = self.begin(target);
+                        visits.push(next);
+                        continue;
+                    }
+                    self.complete_leaf(target);
                 }
                 visit.edge += 1;
                 if self.low[target as usize] < self.low[node as usize] {
@@ -90,9 +94,6 @@ impl Walk<'_> {
                 }
                 if target == node {
                     self.self_loops.insert(node);
-                }
-                if self.found.leading.contains(target) {
-                    self.found.leading.insert(node);
                 }
                 continue;
             }
@@ -109,10 +110,14 @@ impl Walk<'_> {
     fn begin(&mut self, node: u32) -> Visit {
         self.low[node as usize] = self.next_index;
         self.next_index += 1;
-        if self.graph.is_tensor(node) {
-            self.found.leading.insert(node);
-        }
         Visit { node, edge: self.graph.edge_start(node), is_root: true }
+    }
+
+    /// A node that refers to nothing is a component of its own. Most tensors are such, and it needs no stack.
+    #[inline]
+    fn complete_leaf(&mut self, node: u32) {
+        self.low[node as usize] = self.next_component;
+        self.next_component -= 1;
     }
 
     /// Takes a component off the stack, whose root is `root`.
@@ -130,15 +135,9 @@ impl Walk<'_> {
             self.low[member as usize] = self.next_component;
         }
         self.next_component -= 1;
-        // A member that was left before its neighbours were known learns it here.
-        if members.iter().any(|&member| self.found.leading.contains(member)) {
-            for &member in members {
-                self.found.leading.insert(member);
-            }
-            if members.len() > 1 || self.self_loops.contains(root) {
-                self.found.members.extend_from_slice(members);
-                self.found.starts.push(u32::try_from(self.found.members.len()).unwrap_or(u32::MAX));
-            }
+        if members.len() > 1 || self.self_loops.contains(root) {
+            self.found.members.extend_from_slice(members);
+            self.found.starts.push(u32::try_from(self.found.members.len()).unwrap_or(u32::MAX));
         }
         self.stack.truncate(begin);
     }

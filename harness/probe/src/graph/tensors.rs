@@ -41,7 +41,8 @@ impl Tensors {
         let reader = torch.map(|torch| Reader::new(torch, readers)).transpose()?;
         let mut tensors = Self::default();
         let mut drafts = Vec::new();
-        let mut storages: FxHashMap<(String, usize), u32> = FxHashMap::default();
+        let mut devices: Vec<String> = Vec::new();
+        let mut storages: FxHashMap<(usize, usize), u32> = FxHashMap::default();
         let mut users: Vec<u32> = Vec::new();
         let mut dispatches = FxHashMap::default();
         for node in nodes.filter(|&node| graph.is_tensor(node)) {
@@ -63,8 +64,14 @@ impl Tensors {
                 if let Some(storage) = torch.storage(&object)? {
                     info.device.clone_from(&storage.device);
                     info.bytes = storage.bytes;
+                    // An address means something on its device only.
+                    let device =
+                        devices.iter().position(|known| *known == storage.device).unwrap_or_else(|| {
+                            devices.push(storage.device);
+                            devices.len() - 1
+                        });
                     let next = u32::try_from(users.len()).unwrap_or(u32::MAX);
-                    let index = *storages.entry((storage.device, storage.address)).or_insert(next);
+                    let index = *storages.entry((device, storage.address)).or_insert(next);
                     if index == next {
                         users.push(0);
                         tensors.storages.push(storage.bytes);
@@ -82,11 +89,12 @@ impl Tensors {
         let mut known: FxHashMap<TensorInfo, u32> = FxHashMap::default();
         for (node, mut info, storage) in drafts {
             info.shares_storage = storage.is_some_and(|storage| users[storage as usize] > 1);
-            let next = u32::try_from(tensors.infos.len()).unwrap_or(u32::MAX);
-            let index = *known.entry(info.clone()).or_insert(next);
-            if index == next {
-                tensors.infos.push(info);
-            }
+            let index = known.get(&info).copied().unwrap_or_else(|| {
+                let next = u32::try_from(tensors.infos.len()).unwrap_or(u32::MAX);
+                tensors.infos.push(info.clone());
+                known.insert(info, next);
+                next
+            });
             tensors.all.push(Tensor { node, info: index, storage });
         }
         Ok(tensors)
@@ -160,6 +168,10 @@ impl<'py> Reader<'py> {
         }
         info.shape = apply(&self.shape, tensor)
             .and_then(|shape| shape.cast::<PyTuple>().ok()?.iter().map(|size| size.extract().ok()).collect());
+        // Without this, an autograd node's Python object is asked for that cannot be there.
+        if !info.requires_grad {
+            return;
+        }
         info.grad_fn = apply(&self.grad_fn, tensor).map(|node| {
             // SAFETY: the type of a live object is live.
             let name = unsafe { readers.type_name(node.get_type().as_type_ptr()) };

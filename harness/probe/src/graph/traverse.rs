@@ -8,6 +8,7 @@ use pyo3::types::PyList;
 use rustc_hash::FxHashMap;
 use torchleak_protocol::NodeKind;
 
+use super::bits::Bits;
 use super::index::Index;
 use super::read::Readers;
 use super::types::{TypeFacts, TypeId, Types};
@@ -79,6 +80,30 @@ impl Graph {
         visitor.walk();
         visitor.graph.targets.shrink_to_fit();
         visitor.graph
+    }
+
+    /// The graph of the objects in `keep` alone; what leads out of them is dropped, the order stays.
+    pub fn only(self, keep: &Bits) -> Self {
+        let mut numbers = vec![u32::MAX; self.len()];
+        let kept: Vec<u32> = keep.iter().collect();
+        for (number, &node) in (0..).zip(&kept) {
+            numbers[node as usize] = number;
+        }
+        let mut starts = Vec::with_capacity(kept.len() + 1);
+        let mut targets = Vec::new();
+        for &node in &kept {
+            starts.push(u32::try_from(targets.len()).unwrap_or(u32::MAX));
+            let inside = self.targets(node).iter().map(|&target| numbers[target as usize]);
+            targets.extend(inside.filter(|&number| number != u32::MAX));
+        }
+        starts.push(u32::try_from(targets.len()).unwrap_or(u32::MAX));
+        Self {
+            objects: kept.iter().map(|&node| self.objects[node as usize]).collect(),
+            type_ids: kept.iter().map(|&node| self.type_ids[node as usize]).collect(),
+            starts,
+            targets,
+            types: self.types,
+        }
     }
 
     pub fn len(&self) -> usize {

@@ -173,7 +173,7 @@ fn fill(
     for url in &wanted.extra_index_urls {
         install.args(["--extra-index-url", url]);
     }
-    if let Some(folder) = &wanted.find_links {
+    for folder in &wanted.find_links {
         install.arg("--find-links").arg(folder);
     }
     if let Some(backend) = &wanted.torch_backend {

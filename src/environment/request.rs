@@ -1,6 +1,7 @@
 //! Which environment is wanted: the command line and two variables, validated, and the name of what torchleak makes.
 
 use std::ffi::OsString;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -48,7 +49,7 @@ pub struct EnvironmentArgs {
     pub extra_index_url: Vec<String>,
     /// A folder of wheels to install from as well
     #[arg(long, value_name = "FOLDER")]
-    pub find_links: Option<PathBuf>,
+    pub find_links: Vec<PathBuf>,
     /// uv's torch backend, such as cpu, cu128 or auto
     #[arg(long, value_name = "BACKEND")]
     pub torch_backend: Option<String>,
@@ -67,7 +68,7 @@ pub enum Request {
 }
 
 /// An environment that torchleak makes.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Managed {
     /// The torch to install.
     pub torch: Version,
@@ -79,8 +80,8 @@ pub struct Managed {
     pub index_url: Option<String>,
     /// Further indexes, in order.
     pub extra_index_urls: Vec<String>,
-    /// A folder of wheels to install from as well.
-    pub find_links: Option<PathBuf>,
+    /// Folders of wheels to install from as well.
+    pub find_links: Vec<PathBuf>,
     /// uv's torch backend.
     pub torch_backend: Option<String>,
     /// Further packages, sorted, each once.
@@ -99,7 +100,7 @@ impl Request {
         let variable = |name| variable(name).filter(|value| !value.is_empty());
         let describes = args.torch.is_some()
             || args.torch_wheel.is_some()
-            || args.find_links.is_some()
+            || !args.find_links.is_empty()
             || args.python_version.is_some()
             || args.index_url.is_some()
             || args.torch_backend.is_some()
@@ -134,7 +135,7 @@ impl Request {
                 .iter()
                 .map(|url| index("--extra-index-url", url))
                 .collect::<Result<_, _>>()?,
-            find_links: args.find_links.as_deref().map(folder).transpose()?,
+            find_links: args.find_links.iter().map(|given| folder(given)).collect::<Result<_, _>>()?,
             torch_backend: args.torch_backend.as_deref().map(backend).transpose()?,
             with: packages(&args.with)?,
         }))
@@ -160,8 +161,9 @@ impl Managed {
         if let Some(wheel) = &self.wheel {
             asked["wheel"] = wheel.identity().into();
         }
-        if let Some(folder) = &self.find_links {
-            asked["find_links"] = folder.display().to_string().into();
+        if !self.find_links.is_empty() {
+            let folders = self.find_links.iter().map(|folder| folder.display().to_string());
+            asked["find_links"] = folders.collect::<Vec<_>>().into();
         }
         let hash = Sha256::digest(asked.to_string().as_bytes());
         let hash: String = hash.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
@@ -196,6 +198,13 @@ impl Managed {
         self.torch_backend.iter().for_each(|backend| add("--torch-backend", backend.clone()));
         self.with.iter().for_each(|package| add("--with", package.clone()));
         options
+    }
+}
+
+/// As options, because indexes may hold passwords.
+impl fmt::Debug for Managed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Managed").field(&self.options()).finish()
     }
 }
 
@@ -394,7 +403,7 @@ mod tests {
     #[test]
     fn a_folder_of_wheels_belongs_to_the_key_and_has_to_be_there() {
         let folder = tempfile::tempdir().unwrap();
-        let args = |folder: &Path| EnvironmentArgs { find_links: Some(folder.to_owned()), ..torch("2.13.0") };
+        let args = |folder: &Path| EnvironmentArgs { find_links: vec![folder.to_owned()], ..torch("2.13.0") };
         let found = managed(&args(folder.path()));
         assert_ne!(found.key(12), managed(&torch("2.13.0")).key(12));
         assert!(found.options().contains(&"--find-links".to_owned()));

@@ -8,14 +8,16 @@ mod archive;
 mod client;
 mod error;
 mod page;
+mod parallel;
 mod ranges;
 mod wheel;
 
 pub use address::{IndexUrl, without_credentials};
 pub use archive::{ArchiveError, Contents, of_file};
-pub use client::{Client, in_parallel};
+pub use client::Client;
 pub use error::IndexError;
 pub use page::{File, files};
+pub use parallel::in_parallel;
 pub use wheel::{Machine, WheelName, satisfies};
 
 use url::Url;

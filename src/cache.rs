@@ -103,6 +103,11 @@ impl Cache {
         self.root.join("checked")
     }
 
+    /// The commits of wheels that were looked into without installing them.
+    pub fn commits(&self) -> PathBuf {
+        self.root.join("commits")
+    }
+
     /// Makes a folder of this cache and checks that a file can be written there.
     ///
     /// # Errors

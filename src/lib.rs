@@ -11,6 +11,7 @@ pub mod cli;
 pub mod cycles;
 pub mod environment;
 pub mod exit_code;
+pub mod index;
 pub mod interrupt;
 pub mod machine;
 pub mod measure;

@@ -17,6 +17,7 @@ use super::progress::Progress;
 use super::request::Managed;
 use super::uv::{Uv, remove_folder, run_helper};
 use crate::cache::{Cache, write_whole};
+use crate::process::without_password;
 
 /// What a fresh CUDA build of torch needs, downloads included.
 const ROOM: u64 = 6_000_000_000;
@@ -79,16 +80,21 @@ impl Place {
     }
 }
 
+/// The minor version of the Python that it has or will have.
+pub(super) fn python_minor(wanted: &Managed) -> Result<u32, EnvironmentError> {
+    Ok(match wanted.python_minor {
+        Some(minor) => minor,
+        None => interpreters::choose(None)?.and_then(|found| found.minor()).unwrap_or(FALLBACK_MINOR),
+    })
+}
+
 /// Finds the environment in the cache or makes it; the lock keeps it from being pruned.
 pub(super) fn find_or_make(
     wanted: &Managed,
     cache: &Cache,
     progress: &dyn Progress,
 ) -> Result<(Place, Marker, Lock), EnvironmentError> {
-    let minor = match wanted.python_minor {
-        Some(minor) => minor,
-        None => interpreters::choose(None)?.and_then(|found| found.minor()).unwrap_or(FALLBACK_MINOR),
-    };
+    let minor = python_minor(wanted)?;
     let place = Place::new(cache, &wanted.key(minor));
     // A ready environment in a cache that is only readable is as good as any.
     if place.ready().is_none() {
@@ -157,7 +163,8 @@ fn fill(
         error => error,
     })?;
 
-    progress.begin(&format!("installing {} into {}", wanted.requirements().join(", "), place.key));
+    let shown: Vec<String> = wanted.requirements().iter().map(|one| without_password(one)).collect();
+    progress.begin(&format!("installing {} into {}", shown.join(", "), place.key));
     let mut install = uv.command(environments);
     install.args(["pip", "install", "--python"]).arg(place.python());
     if let Some(url) = &wanted.index_url {
@@ -165,6 +172,9 @@ fn fill(
     }
     for url in &wanted.extra_index_urls {
         install.args(["--extra-index-url", url]);
+    }
+    for folder in &wanted.find_links {
+        install.arg("--find-links").arg(folder);
     }
     if let Some(backend) = &wanted.torch_backend {
         install.args(["--torch-backend", backend]);
@@ -178,7 +188,7 @@ fn fill(
         return Err(EnvironmentError::WrongTorch { wanted: wanted.torch.to_string(), found: facts.torch });
     }
     check::write_bytecode(&place.python())?;
-    let marker = Marker { requirements: wanted.requirements(), facts };
+    let marker = Marker { requirements: shown, facts };
     let io = |source| EnvironmentError::Io { action: "write", path: place.marker(), source };
     let text = serde_json::to_string_pretty(&marker).map_err(|error| io(error.into()))?;
     write_whole(&place.marker(), &text).map_err(io)

@@ -16,6 +16,7 @@ mod managed;
 mod progress;
 mod prune;
 mod request;
+mod torch_wheel;
 mod uv;
 
 use std::path::{Path, PathBuf};
@@ -29,6 +30,7 @@ pub use lock::Lock;
 pub use progress::{OnStderr, Progress, Silent};
 pub use prune::{PruneArgs, Pruned, prune};
 pub use request::{DEFAULT_TORCH, EnvironmentArgs, Managed, Request};
+pub use torch_wheel::TorchWheel;
 
 use crate::cache::Cache;
 
@@ -120,6 +122,19 @@ fn find(request: &Request, cache: &Cache, progress: &dyn Progress) -> Result<Env
     };
     let devices = devices::find(&python, &facts, cache, progress)?;
     Ok(Environment { python, facts, devices, origin })
+}
+
+/// The minor version of the Python 3 that an environment has or will have: the wanted one, else the machine's.
+///
+/// # Errors
+/// The user asked to stop while interpreters were looked at.
+pub fn python_minor(wanted: &Managed) -> Result<u32, EnvironmentError> {
+    managed::python_minor(wanted)
+}
+
+/// Whether an environment is in the cache and ready, so that it can be used without any index.
+pub fn is_made(wanted: &Managed, python_minor: u32, cache: &Cache) -> bool {
+    managed::Place::new(cache, &wanted.key(python_minor)).ready().is_some()
 }
 
 /// The `uv` on PATH, or else torchleak's own, which is installed if it is not there yet.

@@ -1,7 +1,8 @@
 //! Which environment is wanted: the command line and two variables, validated, and the name of what torchleak makes.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::fmt;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use clap::Args;
@@ -9,6 +10,8 @@ use pep440_rs::Version;
 use sha2::{Digest, Sha256};
 
 use super::error::EnvironmentError;
+use super::torch_wheel::TorchWheel;
+use crate::index::without_credentials;
 
 /// The torch that is used when none is named.
 pub const DEFAULT_TORCH: &str = "2.13.0";
@@ -26,12 +29,15 @@ const TORCH_VARIABLE: &str = "TORCHLEAK_TORCH";
 pub struct EnvironmentArgs {
     /// An interpreter (or virtual environment) that has torch; it is used as it is [env: TORCHLEAK_PYTHON]
     #[arg(long, value_name = "PATH", conflicts_with_all = [
-        "torch", "python_version", "index_url", "extra_index_url", "torch_backend", "with"
+        "torch", "torch_wheel", "python_version", "index_url", "extra_index_url", "find_links", "torch_backend", "with"
     ])]
     pub python: Option<PathBuf>,
     /// The torch to find or install into an environment of torchleak's own [env: TORCHLEAK_TORCH] [default: 2.13.0]
     #[arg(long, value_name = "VERSION")]
     pub torch: Option<String>,
+    /// The wheel of torch to install, by URL or path; what it needs comes from the index
+    #[arg(long, value_name = "URL|PATH", conflicts_with = "torch")]
+    pub torch_wheel: Option<String>,
     /// The Python of that environment, such as 3.12 [default: the python3 on PATH if it is 3.10 to 3.13]
     #[arg(long, value_name = "X.Y")]
     pub python_version: Option<String>,
@@ -41,6 +47,9 @@ pub struct EnvironmentArgs {
     /// A further package index; it is looked at first
     #[arg(long, value_name = "URL")]
     pub extra_index_url: Vec<String>,
+    /// A folder of wheels to install from as well
+    #[arg(long, value_name = "FOLDER")]
+    pub find_links: Vec<PathBuf>,
     /// uv's torch backend, such as cpu, cu128 or auto
     #[arg(long, value_name = "BACKEND")]
     pub torch_backend: Option<String>,
@@ -59,16 +68,20 @@ pub enum Request {
 }
 
 /// An environment that torchleak makes.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Managed {
     /// The torch to install.
     pub torch: Version,
+    /// The wheel it is in, if it does not come from an index; its version is that of `torch`.
+    pub wheel: Option<Box<TorchWheel>>,
     /// The Python minor version (of 3), if one was named.
     pub python_minor: Option<u32>,
     /// The index instead of the default one.
     pub index_url: Option<String>,
     /// Further indexes, in order.
     pub extra_index_urls: Vec<String>,
+    /// Folders of wheels to install from as well.
+    pub find_links: Vec<PathBuf>,
     /// uv's torch backend.
     pub torch_backend: Option<String>,
     /// Further packages, sorted, each once.
@@ -86,6 +99,8 @@ impl Request {
     ) -> Result<Self, EnvironmentError> {
         let variable = |name| variable(name).filter(|value| !value.is_empty());
         let describes = args.torch.is_some()
+            || args.torch_wheel.is_some()
+            || !args.find_links.is_empty()
             || args.python_version.is_some()
             || args.index_url.is_some()
             || args.torch_backend.is_some()
@@ -98,7 +113,8 @@ impl Request {
             return Ok(Self::Interpreter(path.clone()));
         }
         let python = variable(PYTHON_VARIABLE).filter(|_| !describes);
-        let torch = variable(TORCH_VARIABLE).filter(|_| args.torch.is_none());
+        let wheel = args.torch_wheel.as_deref().map(TorchWheel::parse).transpose()?;
+        let torch = variable(TORCH_VARIABLE).filter(|_| args.torch.is_none() && wheel.is_none());
         let (option, torch) = match (&args.torch, python, torch) {
             (_, Some(_), Some(_)) => return Err(EnvironmentError::Conflict(PYTHON_VARIABLE, TORCH_VARIABLE)),
             (_, Some(path), None) => return Ok(Self::Interpreter(path.into())),
@@ -107,7 +123,11 @@ impl Request {
             (None, None, None) => ("--torch", DEFAULT_TORCH.to_owned()),
         };
         Ok(Self::Managed(Managed {
-            torch: torch_version(option, &torch)?,
+            torch: match &wheel {
+                Some(wheel) => wheel.version().clone(),
+                None => torch_version(option, &torch)?,
+            },
+            wheel: wheel.map(Box::new),
             python_minor: args.python_version.as_deref().map(python_minor).transpose()?,
             index_url: args.index_url.as_deref().map(|url| index("--index-url", url)).transpose()?,
             extra_index_urls: args
@@ -115,6 +135,7 @@ impl Request {
                 .iter()
                 .map(|url| index("--extra-index-url", url))
                 .collect::<Result<_, _>>()?,
+            find_links: args.find_links.iter().map(|given| folder(given)).collect::<Result<_, _>>()?,
             torch_backend: args.torch_backend.as_deref().map(backend).transpose()?,
             with: packages(&args.with)?,
         }))
@@ -124,17 +145,26 @@ impl Request {
 impl Managed {
     /// The name of the environment's folder: readable, and different for every difference in what is asked for.
     pub fn key(&self, python_minor: u32) -> String {
-        let asked = serde_json::json!({
+        let extra: Vec<String> = self.extra_index_urls.iter().map(|url| public(url)).collect();
+        let mut asked = serde_json::json!({
             "layout": 1,
             "torch": self.torch.to_string(),
             "python_minor": python_minor,
-            "index_url": self.index_url,
-            "extra_index_urls": self.extra_index_urls,
+            "index_url": self.index_url.as_deref().map(public),
+            "extra_index_urls": extra,
             "torch_backend": self.torch_backend,
             "with": self.with,
             // A cache in a home folder may be shared by machines of several kinds.
             "machine": [std::env::consts::OS, std::env::consts::ARCH],
         });
+        // What is not asked for is left out, so that environments of older releases keep their names.
+        if let Some(wheel) = &self.wheel {
+            asked["wheel"] = wheel.identity().into();
+        }
+        if !self.find_links.is_empty() {
+            let folders = self.find_links.iter().map(|folder| folder.display().to_string());
+            asked["find_links"] = folders.collect::<Vec<_>>().into();
+        }
         let hash = Sha256::digest(asked.to_string().as_bytes());
         let hash: String = hash.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
         format!("torch-{}-py3.{python_minor}-{hash}", self.torch)
@@ -144,9 +174,37 @@ impl Managed {
     pub fn requirements(&self) -> Vec<String> {
         // torch before 2.3 was built against numpy 1 and says so only when it is used.
         let numpy = if self.torch < Version::new([2, 3]) { "numpy<2" } else { "numpy" };
-        let mut all = vec![format!("torch=={}", self.torch), numpy.to_owned()];
+        let torch = match &self.wheel {
+            Some(wheel) => wheel.requirement(),
+            None => format!("torch=={}", self.torch),
+        };
+        let mut all = vec![torch, numpy.to_owned()];
         all.extend(self.with.iter().cloned());
         all
+    }
+
+    /// The options of the command line that ask for the same, without credentials: where an index needs any, they
+    /// come from the netrc or are to be put into its URL again.
+    pub fn options(&self) -> Vec<String> {
+        let mut options = match &self.wheel {
+            Some(wheel) => vec!["--torch-wheel".to_owned(), wheel.to_string()],
+            None => vec!["--torch".to_owned(), self.torch.to_string()],
+        };
+        let mut add = |name: &str, value: String| options.extend([name.to_owned(), value]);
+        self.python_minor.iter().for_each(|minor| add("--python-version", format!("3.{minor}")));
+        self.index_url.iter().for_each(|url| add("--index-url", public(url)));
+        self.extra_index_urls.iter().for_each(|url| add("--extra-index-url", public(url)));
+        self.find_links.iter().for_each(|folder| add("--find-links", folder.display().to_string()));
+        self.torch_backend.iter().for_each(|backend| add("--torch-backend", backend.clone()));
+        self.with.iter().for_each(|package| add("--with", package.clone()));
+        options
+    }
+}
+
+/// As options, because indexes may hold passwords.
+impl fmt::Debug for Managed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Managed").field(&self.options()).finish()
     }
 }
 
@@ -192,6 +250,27 @@ fn index(option: &'static str, given: &str) -> Result<String, EnvironmentError> 
         ));
     }
     Ok(given.to_owned())
+}
+
+/// An index without credentials: they are no part of what it holds, and must not be shown.
+fn public(index: &str) -> String {
+    match url::Url::parse(index) {
+        Ok(url) if !url.username().is_empty() || url.password().is_some() => {
+            without_credentials(&url).to_string()
+        }
+        // As it was written, because a URL that is written in another way would name another environment.
+        _ => index.to_owned(),
+    }
+}
+
+/// Made absolute, because uv runs in a folder of its own.
+fn folder(given: &Path) -> Result<PathBuf, EnvironmentError> {
+    let shown = given.display().to_string();
+    let bad = |problem: String| bad("--find-links", &shown, problem, "give the path of a folder of wheels");
+    if !given.is_dir() {
+        return Err(bad("is no folder".to_owned()));
+    }
+    std::path::absolute(given).map_err(|error| bad(format!("cannot be found: {error}")))
 }
 
 fn backend(given: &str) -> Result<String, EnvironmentError> {
@@ -282,6 +361,61 @@ mod tests {
         assert_eq!(key(&with(&["a", "b", "a"])), key(&with(&["b", "a"])));
         assert_ne!(key(&with(&["a"])), key(&with(&[])));
         assert_ne!(managed(&torch("2.13.0")).key(11), managed(&torch("2.13.0")).key(12));
+    }
+
+    #[test]
+    fn a_password_is_neither_in_the_key_nor_in_the_options() {
+        let args = |user: &str| EnvironmentArgs {
+            torch: Some("2.8.0.dev20250527+cu128".into()),
+            python_version: Some("3.12".into()),
+            index_url: Some(format!("https://{user}a.example/simple/")),
+            extra_index_url: vec![format!("https://{user}b.example/whl/")],
+            with: vec!["numpy<2".into()],
+            ..Default::default()
+        };
+        let (secret, public) = (managed(&args("me:secret@")), managed(&args("")));
+        assert_eq!(secret.key(12), public.key(12));
+        assert_eq!(
+            secret.options().join(" "),
+            "--torch 2.8.0.dev20250527+cu128 --python-version 3.12 --index-url https://a.example/simple/ \
+             --extra-index-url https://b.example/whl/ --with numpy<2"
+        );
+        assert_eq!(managed(&args("me:other@")).options(), public.options());
+    }
+
+    #[test]
+    fn a_wheel_is_another_environment_than_its_version_and_beats_the_variable() {
+        let wheel = |host: &str| EnvironmentArgs {
+            torch_wheel: Some(format!("https://{host}/torch-2.13.0-cp312-cp312-linux_x86_64.whl")),
+            ..Default::default()
+        };
+        let a = managed(&wheel("a.example"));
+        assert_eq!(a.torch.to_string(), "2.13.0");
+        assert!(a.requirements()[0].starts_with("torch @ https://a.example/"));
+        assert_eq!(a.options()[0], "--torch-wheel");
+        let keys = [a.key(12), managed(&wheel("b.example")).key(12), managed(&torch("2.13.0")).key(12)];
+        assert!(keys[0] != keys[1] && keys[1] != keys[2] && keys[0] != keys[2], "{keys:?}");
+        assert_eq!(keys[0], managed(&wheel("me:secret@a.example")).key(12));
+        let found = request(&wheel("a.example"), &[("TORCHLEAK_TORCH", "2.6.0")]).unwrap();
+        assert_eq!(found, Request::Managed(a));
+    }
+
+    #[test]
+    fn a_folder_of_wheels_belongs_to_the_key_and_has_to_be_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let args = |folder: &Path| EnvironmentArgs { find_links: vec![folder.to_owned()], ..torch("2.13.0") };
+        let found = managed(&args(folder.path()));
+        assert_ne!(found.key(12), managed(&torch("2.13.0")).key(12));
+        assert!(found.options().contains(&"--find-links".to_owned()));
+        assert!(request(&args(Path::new("/nonexistent")), &[]).unwrap_err().is_usage());
+    }
+
+    #[test]
+    fn the_key_of_a_plain_wish_is_that_of_the_first_release() {
+        assert!(managed(&torch("2.13.0")).key(11).starts_with("torch-2.13.0-py3.11-"));
+        if (std::env::consts::OS, std::env::consts::ARCH) == ("linux", "x86_64") {
+            assert_eq!(managed(&torch("2.13.0")).key(11), "torch-2.13.0-py3.11-b57c182d");
+        }
     }
 
     #[test]

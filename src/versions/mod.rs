@@ -7,6 +7,18 @@
 
 mod candidate;
 mod cell;
+mod commits;
+mod dates;
+mod nightlies;
+mod source_args;
+mod source_error;
+mod wheels;
 
 pub use candidate::{Candidate, Source, Unavailable};
 pub use cell::{Cell, run_cells};
+pub use commits::{SeenCommits, compare_url};
+pub use dates::DateRange;
+pub use nightlies::{Merged, Nightlies};
+pub use source_args::{IndexArgs, SourceArgs};
+pub use source_error::SourceError;
+pub use wheels::Wheels;

@@ -7,6 +7,8 @@
 
 mod candidate;
 mod cell;
+mod search;
 
 pub use candidate::{Candidate, Source, Unavailable};
 pub use cell::{Cell, run_cells};
+pub use search::{Answer, Change, Conclusion, Find, Seen, Step, next_step, tests_left};

@@ -5,10 +5,20 @@
 //!
 //! Architecture invariant: nothing here knows how a table looks. `report` draws what this room found.
 
+mod answer;
+mod bisect;
+mod bisect_report;
 mod candidate;
 mod cell;
+mod releases;
 mod search;
+mod state;
 
+pub use answer::{Run, Shown};
+pub use bisect::{BisectError, BisectWatcher, Bisection, Ran, between};
+pub use bisect_report::{BisectReport, Skipped, Tested};
 pub use candidate::{Candidate, Source, Unavailable};
 pub use cell::{Cell, run_cells};
+pub use releases::Releases;
 pub use search::{Answer, Change, Conclusion, Find, Seen, Step, next_step, tests_left};
+pub use state::{State, StateError, Subject};

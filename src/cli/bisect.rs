@@ -17,7 +17,10 @@ use crate::exit_code::ExitCode;
 use crate::report::{ProgressWatcher, bisect_document, bisect_line, bisect_text};
 use crate::run::Watcher;
 use crate::say::say;
-use crate::versions::{BisectReport, BisectWatcher, Bisection, Find, Ran, Releases, Source, State, between};
+use crate::versions::{
+    BisectError, BisectReport, BisectWatcher, Bisection, Find, Ran, Releases, Source, State, between,
+    direction,
+};
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -42,9 +45,8 @@ pub struct BisectArgs {
     /// The file that keeps what was found [default: bisect-CASE-KEY.json in the folder for run folders]
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
-    // A history without what lies between its ends would be called conclusive.
     /// The versions to search
-    #[arg(long, value_name = "VERSION,...", value_delimiter = ',', value_parser = version, required = true)]
+    #[arg(long, value_name = "VERSION,...", value_delimiter = ',', value_parser = version)]
     candidates: Vec<Version>,
     #[command(flatten)]
     environment: EnvironmentArgs,
@@ -57,9 +59,8 @@ pub struct BisectArgs {
 
 const EXAMPLES: &str = "\
 Examples:
-  torchleak bisect leak.yaml --good 2.6.0 --bad 2.13.0      the release that introduced it
-  torchleak bisect leak.yaml --bad 2.7.1 --good 2.13.0      the release that fixed it
-  torchleak bisect leak.yaml --good 2.6.0 --bad 2.13.0 --resume
+  torchleak bisect leak.yaml --good 2.6.0 --bad 2.8.0 --candidates 2.6.0,2.7.0,2.7.1,2.8.0
+  torchleak bisect leak.yaml --good 2.6.0 --bad 2.8.0 --candidates 2.6.0,2.7.0,2.7.1,2.8.0 --resume
 
 Exit codes: 0 conclusive, 4 not conclusive, 2 bad usage, 3 no environment at all, 130 interrupted.";
 
@@ -90,6 +91,13 @@ pub fn run(args: &BisectArgs, cache: &CacheArgs) -> Result<ExitCode, CliError> {
     let cache = Cache::open(cache)?;
     if args.environment.torch.is_some() {
         return Err(CliError::TorchOfBisection);
+    }
+    // Before a source is asked, which can take a while.
+    let find = args.find.map(Find::from);
+    direction(args.good.cmp(&args.bad), &args.good.to_string(), &args.bad.to_string(), find)?;
+    if args.candidates.is_empty() {
+        // A history without what lies between its ends would be called conclusive.
+        return Err(CliError::NoCandidates);
     }
     let mut versions = args.candidates.clone();
     versions.extend([args.good.clone(), args.bad.clone()]);

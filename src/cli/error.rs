@@ -26,6 +26,8 @@ pub enum CliError {
     Bisect(BisectError),
     #[error("--torch says nothing to a bisection, which takes its versions from --good and --bad")]
     TorchOfBisection,
+    #[error("which versions lie between the two ends is not known")]
+    NoCandidates,
     #[error("TORCHLEAK_DEVICE is `{given}`, which is no device")]
     BadDevice { given: String },
     #[error("the handlers for Ctrl-C cannot be installed")]
@@ -63,6 +65,7 @@ impl CliError {
             Self::Run(error) => error.hint(),
             Self::Bisect(error) => error.hint(),
             Self::TorchOfBisection => Some("leave --torch out".to_owned()),
+            Self::NoCandidates => Some("name them all with --candidates".to_owned()),
             Self::BadDevice { .. } => Some("set it to auto, cpu or cuda, or unset it".to_owned()),
             Self::Output(_) => Some("check the disk or the program that reads the output".to_owned()),
             Self::Case(_) | Self::Signals(_) => None,
@@ -81,7 +84,8 @@ impl CliError {
             | Self::Run(RunError::Case(_))
             | Self::BadDevice { .. }
             | Self::Bisect(_)
-            | Self::TorchOfBisection => ExitCode::Usage,
+            | Self::TorchOfBisection
+            | Self::NoCandidates => ExitCode::Usage,
             Self::Environment(_)
             | Self::Cache(_)
             | Self::Run(RunError::Worker(_) | RunError::NoDevice { .. }) => ExitCode::NoEnvironment,

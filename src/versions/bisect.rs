@@ -1,5 +1,7 @@
 //! Runs a case on the candidates that the search asks for, until it is known between which two its answer changes.
 
+use std::cmp::Ordering;
+
 use torchleak_protocol::Device;
 
 use super::answer::{Run, Shown, Told, tell};
@@ -105,16 +107,28 @@ pub fn between<'a>(
             .ok_or_else(|| BisectError::NoSuchEnd { label: label.to_owned(), known: named(candidates) })
     };
     let (at_good, at_bad) = (place(good)?, place(bad)?);
-    let (oldest, newest, found) = match at_good.cmp(&at_bad) {
-        std::cmp::Ordering::Equal => return Err(BisectError::SameEnds(good.to_owned())),
-        std::cmp::Ordering::Less => (at_good, at_bad, Find::Introduced),
-        std::cmp::Ordering::Greater => (at_bad, at_good, Find::Fixed),
+    let find = direction(at_good.cmp(&at_bad), good, bad, find)?;
+    Ok((&candidates[at_good.min(at_bad)..=at_good.max(at_bad)], find))
+}
+
+/// What the order of the good end to the bad one says is to be found.
+///
+/// # Errors
+/// The ends are the same, or are not where `find` says.
+pub fn direction(
+    good_to_bad: Ordering,
+    good: &str,
+    bad: &str,
+    find: Option<Find>,
+) -> Result<Find, BisectError> {
+    let found = match good_to_bad {
+        Ordering::Equal => return Err(BisectError::SameEnds(good.to_owned())),
+        Ordering::Less => Find::Introduced,
+        Ordering::Greater => Find::Fixed,
     };
-    match find {
-        Some(find) if find != found => {
-            Err(BisectError::FindContradicts { find, good: good.to_owned(), bad: bad.to_owned() })
-        }
-        _ => Ok((&candidates[oldest..=newest], found)),
+    match find.filter(|find| *find != found) {
+        Some(find) => Err(BisectError::FindContradicts { find, good: good.to_owned(), bad: bad.to_owned() }),
+        None => Ok(found),
     }
 }
 

@@ -15,7 +15,7 @@ mod search;
 mod state;
 
 pub use answer::{Run, Shown};
-pub use bisect::{BisectError, BisectWatcher, Bisection, Ran, between};
+pub use bisect::{BisectError, BisectWatcher, Bisection, Ran, between, direction};
 pub use bisect_report::{BisectReport, Skipped, Tested};
 pub use candidate::{Candidate, Source, Unavailable};
 pub use cell::{Cell, run_cells};

@@ -4,20 +4,20 @@
 mod support;
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::PathBuf;
 use std::sync::Mutex;
 use std::time::Duration;
 
 use rstest::rstest;
-use support::{Context, Finished, skipped};
+use support::{Context, Finished};
 use torchleak::cache::{Cache, CacheArgs};
-use torchleak::case::Case;
+use torchleak::case::{Case, Verdict};
 use torchleak::environment::{Environment, EnvironmentArgs, EnvironmentError, Progress, Silent, resolve};
 use torchleak::report::{ProgressWatcher, bisect_document, bisect_text};
 use torchleak::run::{Settings, WantedDevice, Watcher};
 use torchleak::versions::{
-    BisectError, BisectReport, BisectWatcher, Bisection, Candidate, Ran, Source, State, Unavailable, between,
+    Answer, BisectError, BisectReport, BisectWatcher, Bisection, Candidate, Find, Ran, Skipped, Source,
+    State, Tested, Unavailable, between,
 };
 
 /// Does what the file `which` beside it says: one of the letters of a history.
@@ -208,7 +208,7 @@ impl Lab {
 
 /// The candidates of a report with their answers and verdicts.
 fn cells(report: &BisectReport) -> BTreeMap<&str, String> {
-    let shown = |verdict: Option<torchleak::case::Verdict>| verdict.map_or("-", |verdict| verdict.word());
+    let shown = |verdict: Option<Verdict>| verdict.map_or("-", |verdict| verdict.word());
     let cells = report.tested.iter();
     cells
         .map(|one| (one.candidate.as_str(), format!("{} {}", one.answer.word(), shown(one.verdict))))
@@ -339,6 +339,76 @@ fn without_any_environment_the_reason_is_that_of_the_end() {
     assert_eq!(lab.source.asked(), ["v0", "v0"]);
 }
 
+/// A report as a bisection of thirteen nightlies gives it.
+fn report() -> BisectReport {
+    let tested = |candidate: &str, answer, verdict: Option<Verdict>, growth, reason: &str| Tested {
+        candidate: candidate.to_owned(),
+        answer,
+        verdict,
+        reason: reason.to_owned(),
+        growth,
+        runs: 1,
+        seconds: 6.25,
+        cached: false,
+        torch: verdict.map(|_| format!("{candidate}+cpu")),
+        commit: verdict.map(|_| "0123456789abcdef0123456789abcdef01234567".to_owned()),
+        python: None,
+        device: None,
+        run_dir: None,
+    };
+    let missing = "there is no wheel\nfor this Python";
+    let long = "x".repeat(500);
+    let skipped = |candidate: &str, reason: &str| Skipped {
+        candidate: candidate.to_owned(),
+        reason: reason.to_owned(),
+    };
+    BisectReport {
+        case: "some-case".to_owned(),
+        find: Find::Introduced,
+        last_before: Some("2.8.0.dev20250520".to_owned()),
+        first_after: Some("2.8.0.dev20250523".to_owned()),
+        tested: vec![
+            tested("2.8.0.dev20250520", Answer::Good, Some(Verdict::Fixed), Some(12.0), "flat"),
+            tested("2.8.0.dev20250521", Answer::Unknown, None, None, missing),
+            tested("2.8.0.dev20250522", Answer::Unknown, Some(Verdict::Error), None, &long),
+            tested(
+                "2.8.0.dev20250523",
+                Answer::Bad,
+                Some(Verdict::Reproduced),
+                Some(2_147_483_648.4),
+                "grows",
+            ),
+        ],
+        untested: 9,
+        skipped: vec![skipped("2.8.0.dev20250521", missing), skipped("2.8.0.dev20250522", &long)],
+        conclusive: false,
+        reason: "one change lies between the two".to_owned(),
+        notes: vec!["the environment has changed".to_owned()],
+        replay: vec!["torchleak run a".to_owned(), "torchleak run b".to_owned()],
+        compare: Some("https://github.com/pytorch/pytorch/compare/a...b".to_owned()),
+        state: PathBuf::from("runs/bisect-some-case-01234567.json"),
+    }
+}
+
+#[test]
+fn a_person_reads_what_was_tested_then_the_two_sides_and_what_speaks_against_them() {
+    let mut settings = insta::Settings::clone_current();
+    settings.set_snapshot_path("../snapshots");
+    settings.set_omit_expression(true);
+    settings.bind(|| insta::assert_snapshot!("a_bisection_for_a_person", bisect_text(&report(), false)));
+}
+
+#[test]
+fn the_document_has_whole_bytes_and_every_key_that_is_promised() {
+    let document = bisect_document(&report());
+    for key in ["case", "find", "last_before", "first_after", "tested", "conclusive", "reason", "replay"] {
+        assert!(!document[key].is_null(), "{key} is not in {document:#}");
+    }
+    assert_eq!(document["tested"][3]["growth_bytes_per_step"], 2_147_483_648_u64);
+    assert_eq!(document["tested"][1]["growth_bytes_per_step"], serde_json::Value::Null);
+    assert_eq!(document["tested"][2]["answer"], "unknown");
+}
+
 #[rstest]
 #[case::unknown_case(&["no-such-case", "--good", "2.6.0", "--bad", "2.7.1"], "no-such-case")]
 #[case::several_cases(&["sac-stock", "no-ac-disable", "--good", "2.6.0", "--bad", "2.7.1"], "no-ac-disable")]
@@ -373,70 +443,4 @@ fn a_garbled_state_has_exit_code_2_and_is_left_alone() {
         finished.stderr
     );
     assert_eq!(std::fs::read_to_string(state).unwrap(), "half a li");
-}
-
-/// A repository in which a program's history is written.
-struct Repository<'a> {
-    folder: &'a Path,
-}
-
-impl Repository<'_> {
-    fn git(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new("git");
-        command.current_dir(self.folder).args(arguments);
-        // The user's settings, such as signing, are not the test's.
-        command.env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_SYSTEM", "/dev/null");
-        for (name, value) in [("NAME", "test"), ("EMAIL", "test@localhost")] {
-            command.env(format!("GIT_AUTHOR_{name}"), value).env(format!("GIT_COMMITTER_{name}"), value);
-        }
-        command
-    }
-
-    fn run(&self, arguments: &[&str]) -> String {
-        let output = self.git(arguments).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-        assert!(
-            output.status.success(),
-            "git {arguments:?}: {said}{}",
-            String::from_utf8_lossy(&output.stderr)
-        );
-        said
-    }
-
-    fn commit(&self, program: &str) -> String {
-        std::fs::write(self.folder.join("leak.py"), program).unwrap();
-        self.run(&["add", "leak.py", "leak.yaml"]);
-        self.run(&["commit", "--quiet", "--allow-empty", "--message", "change"]);
-        self.run(&["rev-parse", "HEAD"])
-    }
-}
-
-#[test]
-fn git_bisect_run_finds_the_commit_that_brought_the_cycle_and_skips_what_does_not_import() {
-    if Command::new("git").arg("--version").output().is_err() {
-        skipped("git bisect run", "there is no git");
-        return;
-    }
-    let context = Context::new();
-    let clean = "def setup(ctx):\n    return ctx\n\ndef step(ctx):\n    one = [ctx.torch.zeros(65536)]\n    return 1.0\n";
-    let leaks = clean.replace("    return 1.0", "    one.append(one)\n    return 1.0");
-    let broken = format!("import a_module_that_is_not_there\n{clean}");
-    context.program_case("leak", clean, "device: cpu");
-    let repository = Repository { folder: context.path() };
-    repository.run(&["init", "--quiet"]);
-    let versions = [clean, clean, clean, &broken, clean, &leaks, &leaks];
-    let commits: Vec<String> = (0..)
-        .zip(versions)
-        .map(|(number, program)| repository.commit(&format!("# version {number}\n{program}")))
-        .collect();
-    repository.run(&["bisect", "start", &commits[6], &commits[0]]);
-    let runs = tempfile::tempdir().unwrap();
-    let mut command = repository.git(&["bisect", "run", env!("CARGO_BIN_EXE_torchleak")]);
-    command.args(["run", "leak.yaml", "--exit-code", "bisect", "--device", "cpu", "--runs"]).arg(runs.path());
-    let output = command.output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
-    assert!(said.contains(&format!("{} is the first bad commit", commits[5])), "{said}");
-    let log = repository.run(&["bisect", "log"]);
-    assert!(log.contains(&format!("git bisect skip {}", commits[3])), "{log}");
 }

@@ -42,7 +42,7 @@ pub fn bisect_document(report: &BisectReport) -> Value {
 
 /// All of it for a person.
 pub fn bisect_text(report: &BisectReport, colour: bool) -> String {
-    let mut text = format!("{}: {}\n", report.case, report.find.word());
+    let mut text = format!("{}: where it was {}\n", report.case, report.find.word());
     text.push_str(&table(&report.tested));
     let verdict = if report.conclusive { "conclusive" } else { "not conclusive" };
     let styled = console::style(verdict).bold().force_styling(colour);
@@ -59,6 +59,14 @@ pub fn bisect_text(report: &BisectReport, colour: bool) -> String {
     }
     for skipped in &report.skipped {
         let _ = writeln!(text, "  skipped {}: {}", skipped.candidate, short(&skipped.reason));
+    }
+    if report.sides().is_some() && report.untested > 0 {
+        let _ = writeln!(
+            text,
+            "  note: {} of {} candidates were not tested; whether it changes back among them is not known",
+            report.untested,
+            report.untested + report.tested.len()
+        );
     }
     for note in &report.notes {
         let _ = writeln!(text, "  note: {note}");

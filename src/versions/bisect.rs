@@ -239,7 +239,7 @@ impl Bisection<'_> {
             Err(Unavailable::Environment(error)) if error.is_usage() => {
                 return Err(BisectError::Environment(error));
             }
-            Err(Unavailable::Environment(error)) => return passing(error.to_string()),
+            Err(Unavailable::Environment(error)) => return passing(with_causes(&error)),
             Err(Unavailable::Broken(reason)) => return Ok(Shown::Unavailable { reason, lasting: true }),
         };
         // All candidates run on the device of the first, or their answers could not be compared.
@@ -258,9 +258,15 @@ impl Bisection<'_> {
             Err(_) if interrupt::requested() => Err(interrupted()),
             Err(error @ RunError::NoDevice { .. })
             | Err(error @ RunError::Worker(WorkerError::Start { .. } | WorkerError::Died { .. })) => {
-                passing(error.to_string())
+                passing(with_causes(&error))
             }
             Err(error) => Err(BisectError::Run(error)),
         }
     }
+}
+
+/// An error and what it comes from, as one sentence.
+fn with_causes(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }

@@ -29,6 +29,8 @@ pub struct BisectReport {
     pub first_after: Option<String>,
     /// Everything that was tested, in the order of history.
     pub tested: Vec<Tested>,
+    /// How many candidates were not tested, because one change explains the others. What they would show is not known.
+    pub untested: usize,
     /// What could not be told, with the reason.
     pub skipped: Vec<Skipped>,
     /// Whether `last_before` and `first_after` are neighbours and showed the same when they were run again.
@@ -52,7 +54,7 @@ pub struct Tested {
     pub verdict: Option<Verdict>,
     pub reason: String,
     /// Bytes per step of the uncollected arm.
-    #[serde(rename = "growth_bytes_per_step")]
+    #[serde(rename = "growth_bytes_per_step", serialize_with = "rounded")]
     pub growth: Option<f64>,
     /// How often it was run, also to confirm it.
     pub runs: usize,
@@ -107,6 +109,7 @@ impl BisectReport {
                 [before, after].map(|side| replay(bisection, source, side)).to_vec()
             }),
             compare: sides.and_then(|(before, after)| compare(&tested, before, after)),
+            untested: candidates.len() - tested.len(),
             tested,
             skipped,
             notes,
@@ -127,6 +130,11 @@ impl BisectReport {
     pub fn sides(&self) -> Option<(&Tested, &Tested)> {
         self.on_side(self.last_before.as_ref()).zip(self.on_side(self.first_after.as_ref()))
     }
+}
+
+/// Bytes are whole in every document.
+fn rounded<S: serde::Serializer>(bytes: &Option<f64>, serializer: S) -> Result<S::Ok, S::Error> {
+    bytes.map(|bytes| bytes.round() as i64).serialize(serializer)
 }
 
 fn tested(bisection: &Bisection<'_>, candidate: &Candidate, state: &State) -> Option<Tested> {
@@ -169,7 +177,8 @@ fn reason(bisection: &Bisection<'_>, conclusion: &Conclusion, tested: &[Tested])
             format!("{}, the {which} end, cannot be told, so choose another end: {why}", label(*end))
         }
         Conclusion::EndsAlike(answer) => format!(
-            "both ends, {} and {}, are {}: nothing to find, or the history is not monotone between them",
+            "both ends, {} and {}, are {}: nothing to find, or the history is not monotone between them, \
+             which `torchleak matrix` shows",
             label(oldest),
             label(newest),
             answer.word()
@@ -206,11 +215,12 @@ fn change_sentence<'a>(find: Find, change: &Change, label: impl Fn(usize) -> &'a
         )
     } else if change.untold.is_empty() {
         format!(
-            "{before} is {was} and {after}, the next one, is {is}; both showed the same when they were run again"
+            "one change lies between {before}, which is {was}, and {after}, the next one, which is {is}; both showed the \
+             same when they were run again"
         )
     } else {
         format!(
-            "the change lies between {before}, which is {was}, and {after}, which is {is}; of those between them none \
+            "one change lies between {before}, which is {was}, and {after}, which is {is}; of those between them none \
              could be told: {}",
             named(&change.untold)
         )

@@ -192,7 +192,7 @@ fn most_telling(seen: &[Seen], before: usize, after: usize) -> Option<usize> {
     }
     let mut untold = (before + 1..after).filter(|index| !untested(index));
     let first = untold.next()?;
-    let last = untold.last().unwrap_or(first);
+    let last = untold.next_back().unwrap_or(first);
     // Each step is as long as all that could not be told, so that a long stretch of it is left soon, but never goes past
     // the middle of what is left on its side, so that the two ends of the stretch are found by halving.
     let step = last - first + 1;

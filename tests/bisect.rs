@@ -13,12 +13,13 @@ use support::{Context, Finished};
 use torchleak::cache::{Cache, CacheArgs};
 use torchleak::case::{Case, Verdict};
 use torchleak::environment::{Environment, EnvironmentArgs, EnvironmentError, Progress, Silent, resolve};
-use torchleak::report::{ProgressWatcher, bisect_document, bisect_text};
-use torchleak::run::{Settings, WantedDevice, Watcher};
+use torchleak::report::{bisect_document, bisect_text};
+use torchleak::run::{ArmOutcome, CaseOutcome, Settings, WantedDevice, Watcher};
 use torchleak::versions::{
     Answer, BisectError, BisectReport, BisectWatcher, Bisection, Candidate, Find, Ran, Skipped, Source,
     State, Tested, Unavailable, between,
 };
+use torchleak_protocol::{ArmEvent, HostEvent};
 
 /// Does what the file `which` beside it says: one of the letters of a history.
 const PROGRAM: &str = "\
@@ -122,6 +123,17 @@ fn cache() -> Cache {
     Cache::open(&CacheArgs { cache_dir: std::env::var_os("TORCHLEAK_CACHE_DIR").map(PathBuf::from) }).unwrap()
 }
 
+/// Hears nothing of a single run.
+struct Deaf;
+
+impl Watcher for Deaf {
+    fn planned(&mut self, _: usize) {}
+    fn host(&mut self, _: &HostEvent) {}
+    fn event(&mut self, _: &str, _: &str, _: u32, _: &ArmEvent) {}
+    fn arm_ended(&mut self, _: &str, _: &ArmOutcome) {}
+    fn concluded(&mut self, _: &CaseOutcome) {}
+}
+
 /// Remembers what it is told.
 #[derive(Default)]
 struct Listener {
@@ -140,7 +152,7 @@ impl BisectWatcher for Listener {
     }
 
     fn run(&mut self) -> Box<dyn Watcher + '_> {
-        Box::new(ProgressWatcher::new(|_| {}))
+        Box::new(Deaf)
     }
 
     fn ran(&mut self, ran: &Ran<'_>) {

@@ -9,6 +9,7 @@ use crate::environment::EnvironmentError;
 use crate::exit_code::ExitCode;
 use crate::run::RunError;
 use crate::say::say;
+use crate::versions::BisectError;
 
 /// Why a command could not do its work.
 #[derive(Debug, thiserror::Error)]
@@ -21,6 +22,12 @@ pub enum CliError {
     Cache(#[from] CacheError),
     #[error(transparent)]
     Run(#[from] RunError),
+    #[error(transparent)]
+    Bisect(BisectError),
+    #[error("--torch says nothing to a bisection, which takes its versions from --good and --bad")]
+    TorchOfBisection,
+    #[error("which versions lie between the two ends is not known")]
+    NoCandidates,
     #[error("TORCHLEAK_DEVICE is `{given}`, which is no device")]
     BadDevice { given: String },
     #[error("the handlers for Ctrl-C cannot be installed")]
@@ -56,6 +63,9 @@ impl CliError {
             Self::Environment(error) => error.hint(),
             Self::Cache(error) => Some(error.hint()),
             Self::Run(error) => error.hint(),
+            Self::Bisect(error) => error.hint(),
+            Self::TorchOfBisection => Some("leave --torch out".to_owned()),
+            Self::NoCandidates => Some("name them all with --candidates".to_owned()),
             Self::BadDevice { .. } => Some("set it to auto, cpu or cuda, or unset it".to_owned()),
             Self::Output(_) => Some("check the disk or the program that reads the output".to_owned()),
             Self::Case(_) | Self::Signals(_) => None,
@@ -68,11 +78,28 @@ impl CliError {
             _ if crate::interrupt::requested() => ExitCode::Interrupted,
             Self::Environment(error) if error.is_interrupted() => ExitCode::Interrupted,
             Self::Environment(error) if error.is_usage() => ExitCode::Usage,
-            Self::Case(_) | Self::Run(RunError::Case(_)) | Self::BadDevice { .. } => ExitCode::Usage,
+            Self::Bisect(BisectError::Interrupted(_)) => ExitCode::Interrupted,
+            Self::Bisect(BisectError::State(error)) if !error.is_usage() => ExitCode::NoVerdict,
+            Self::Case(_)
+            | Self::Run(RunError::Case(_))
+            | Self::BadDevice { .. }
+            | Self::Bisect(_)
+            | Self::TorchOfBisection
+            | Self::NoCandidates => ExitCode::Usage,
             Self::Environment(_)
             | Self::Cache(_)
             | Self::Run(RunError::Worker(_) | RunError::NoDevice { .. }) => ExitCode::NoEnvironment,
             Self::Run(RunError::Folder { .. }) | Self::Signals(_) | Self::Output(_) => ExitCode::NoVerdict,
+        }
+    }
+}
+
+impl From<BisectError> for CliError {
+    fn from(error: BisectError) -> Self {
+        match error {
+            BisectError::Environment(error) => Self::Environment(error),
+            BisectError::Run(error) => Self::Run(error),
+            error => Self::Bisect(error),
         }
     }
 }

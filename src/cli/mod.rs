@@ -1,5 +1,6 @@
 //! The command line.
 
+mod bisect;
 mod environments;
 mod error;
 mod run;
@@ -39,6 +40,8 @@ environment, 4 no verdict, 130 interrupted.";
 enum Command {
     /// Run cases and reach a verdict on each
     Run(run::RunArgs),
+    /// Find the versions of torch between which a leak was introduced or fixed
+    Bisect(bisect::BisectArgs),
     /// List the shipped cases, what they hold, and what is expected for which torch
     List(FormatArgs),
     /// List, add and prune the environments in the cache
@@ -122,6 +125,7 @@ fn dispatch(cli: Cli) -> Result<ProcessExitCode, CliError> {
     interrupt::install().map_err(CliError::Signals)?;
     match cli.command {
         Command::Run(args) => run::run(&args, &cli.cache),
+        Command::Bisect(args) => bisect::run(&args, &cli.cache).map(Into::into),
         Command::List(args) => {
             let catalog = Catalog::shipped()?;
             match args.format {

@@ -5,20 +5,32 @@
 //!
 //! Architecture invariant: nothing here knows how a table looks. `report` draws what this room found.
 
+mod answer;
+mod bisect;
+mod bisect_report;
 mod candidate;
 mod cell;
 mod commits;
 mod dates;
 mod nightlies;
+mod releases;
+mod search;
 mod source_args;
 mod source_error;
+mod state;
 mod wheels;
 
+pub use answer::{Run, Shown};
+pub use bisect::{BisectError, BisectWatcher, Bisection, Ran, between, direction};
+pub use bisect_report::{BisectReport, Skipped, Tested};
 pub use candidate::{Candidate, Source, Unavailable};
 pub use cell::{Cell, run_cells};
 pub use commits::{SeenCommits, compare_url};
 pub use dates::DateRange;
 pub use nightlies::{Merged, Nightlies};
+pub use releases::Releases;
+pub use search::{Answer, Change, Conclusion, Find, Seen, Step, next_step, tests_left};
 pub use source_args::{IndexArgs, SourceArgs};
 pub use source_error::SourceError;
+pub use state::{State, StateError, Subject};
 pub use wheels::Wheels;

@@ -116,11 +116,7 @@ pub struct Exchanged {
 ///
 /// # Errors
 /// The program cannot be started.
-pub fn run(
-    command: Command,
-    deadline: Duration,
-    on_line: &mut dyn FnMut(Stream, &str),
-) -> io::Result<Exit> {
+pub fn run(command: Command, deadline: Duration, on_line: &mut dyn FnMut(Stream, &str)) -> io::Result<Exit> {
     run_pieces(command, None, deadline, &mut |stream, piece| on_line(stream, &text(piece)))
 }
 

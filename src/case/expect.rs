@@ -117,6 +117,19 @@ impl Expectation {
 pub struct Range(VersionSpecifiers);
 
 impl Range {
+    /// The lowest version that can lie in it, where one of its specifiers says so.
+    pub fn lowest(&self) -> Option<Version> {
+        let bounds = self.0.iter().filter(|specifier| {
+            use Operator::{Equal, EqualStar, ExactEqual, GreaterThan, GreaterThanEqual, TildeEqual};
+            matches!(
+                specifier.operator(),
+                EqualStar | ExactEqual | Equal | GreaterThan | GreaterThanEqual | TildeEqual
+            )
+        });
+        // All must hold, so the highest bound counts.
+        bounds.map(|specifier| specifier.version().clone()).max()
+    }
+
     /// Whether `version`, without its local part, lies in this range.
     pub fn contains(&self, version: &Version) -> bool {
         let version = version.clone().without_local();

@@ -12,14 +12,14 @@ use super::settings::SettingsArgs;
 use super::{PlainFormat, print_json, print_text};
 use crate::cache::{Cache, CacheArgs};
 use crate::case::{Case, Catalog};
-use crate::environment::{EnvironmentArgs, OnStderr, Progress};
+use crate::environment::{EnvironmentArgs, Managed, OnStderr, Progress};
 use crate::exit_code::ExitCode;
 use crate::report::{ProgressWatcher, bisect_document, bisect_line, bisect_text};
 use crate::run::Watcher;
 use crate::say::say;
 use crate::versions::{
-    BisectError, BisectReport, BisectWatcher, Bisection, Find, Ran, Releases, Source, State, between,
-    direction,
+    BisectError, BisectReport, BisectWatcher, Bisection, Find, Ran, Releases, Source, SourceArgs, State,
+    between, direction,
 };
 
 #[derive(Debug, Args)]
@@ -27,12 +27,12 @@ use crate::versions::{
 pub struct BisectArgs {
     /// A shipped case by name, or a case file by path
     case: String,
-    /// A version on which the case is `fixed`
-    #[arg(long, value_name = "VERSION", value_parser = version)]
-    good: Version,
+    /// A version on which the case is `fixed`; with --nightly it may be a date
+    #[arg(long, value_name = "VERSION")]
+    good: String,
     /// A version on which it leaks
-    #[arg(long, value_name = "VERSION", value_parser = version)]
-    bad: Version,
+    #[arg(long, value_name = "VERSION")]
+    bad: String,
     /// What to search for; the ends say it too, so this only checks them
     #[arg(long, value_enum)]
     find: Option<FindWord>,
@@ -45,9 +45,8 @@ pub struct BisectArgs {
     /// The file that keeps what was found [default: bisect-CASE-KEY.json in the folder for run folders]
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
-    /// The versions to search
-    #[arg(long, value_name = "VERSION,...", value_delimiter = ',', value_parser = version)]
-    candidates: Vec<Version>,
+    #[command(flatten)]
+    sources: SourceArgs,
     #[command(flatten)]
     environment: EnvironmentArgs,
     /// How to print the result
@@ -59,8 +58,10 @@ pub struct BisectArgs {
 
 const EXAMPLES: &str = "\
 Examples:
-  torchleak bisect leak.yaml --good 2.6.0 --bad 2.8.0 --candidates 2.6.0,2.7.0,2.7.1,2.8.0
-  torchleak bisect leak.yaml --good 2.6.0 --bad 2.8.0 --candidates 2.6.0,2.7.0,2.7.1,2.8.0 --resume
+  torchleak bisect pytree-is-leaf-closure --good 2.6.0 --bad 2.13.0    over the releases between the two
+  torchleak bisect leak.yaml --good 2025-05-01 --bad 2025-05-27 --nightly
+  torchleak bisect leak.yaml --good 2.6.0 --bad 2.8.0 --wheelhouse wheels
+  torchleak bisect pytree-is-leaf-closure --good 2.6.0 --bad 2.13.0 --resume
 
 Exit codes: 0 conclusive, 4 not conclusive, 2 bad usage, 3 no environment at all, 130 interrupted.";
 
@@ -81,28 +82,12 @@ impl From<FindWord> for Find {
     }
 }
 
-fn version(text: &str) -> Result<Version, String> {
-    Version::from_str(text.trim()).map_err(|error| error.to_string())
-}
-
 /// Runs the command.
 pub fn run(args: &BisectArgs, cache: &CacheArgs) -> Result<ExitCode, CliError> {
     let case = Catalog::shipped()?.find(&args.case)?;
     let cache = Cache::open(cache)?;
-    if args.environment.torch.is_some() {
-        return Err(CliError::TorchOfBisection);
-    }
-    // Before a source is asked, which can take a while.
-    let find = args.find.map(Find::from);
-    direction(args.good.cmp(&args.bad), &args.good.to_string(), &args.bad.to_string(), find)?;
-    if args.candidates.is_empty() {
-        // A history without what lies between its ends would be called conclusive.
-        return Err(CliError::NoCandidates);
-    }
-    let mut versions = args.candidates.clone();
-    versions.extend([args.good.clone(), args.bad.clone()]);
-    let source = Releases::named(&versions, &args.environment, &cache)?;
-    let report = search(args, &case, &source, "releases", &cache)?;
+    let found = history(args, &cache)?;
+    let report = search(args, &case, &found, &cache)?;
     match args.format {
         PlainFormat::Human => {
             print_text(&bisect_text(&report, std::io::stdout().is_terminal() && console::colors_enabled()))?;
@@ -112,16 +97,52 @@ pub fn run(args: &BisectArgs, cache: &CacheArgs) -> Result<ExitCode, CliError> {
     Ok(exit_code(&report))
 }
 
-/// Searches the candidates of a source; `described` says what they are.
+/// What is searched.
+struct History {
+    source: Box<dyn Source>,
+    /// What the candidates are.
+    described: String,
+    /// The names of the ends among the candidates.
+    good: String,
+    bad: String,
+}
+
+/// The candidates that the options name, and the ends among them.
+fn history(args: &BisectArgs, cache: &Cache) -> Result<History, CliError> {
+    let template = Managed::template(&args.environment)?;
+    let progress = OnStderr::new();
+    if let Some(source) = args.sources.source(&template, cache, &progress)? {
+        let described = args.sources.described();
+        let [good, bad] = [&args.good, &args.bad].map(|end| source.find(end).unwrap_or_else(|| end.clone()));
+        return Ok(History { source, described, good, bad });
+    }
+    let (good, bad) = (release("--good", &args.good)?, release("--bad", &args.bad)?);
+    // Before the index is asked, which can take a while.
+    direction(good.cmp(&bad), &args.good, &args.bad, args.find.map(Find::from))?;
+    let source = Releases::between([&good, &bad], &template, cache, &progress)?;
+    Ok(History {
+        source: Box::new(source),
+        described: "releases".to_owned(),
+        good: good.to_string(),
+        bad: bad.to_string(),
+    })
+}
+
+fn release(option: &'static str, given: &str) -> Result<Version, CliError> {
+    let problem = |error| CliError::BadEnd { option, given: given.to_owned(), problem: error };
+    Version::from_str(given.trim()).map_err(|error| problem(error.to_string()))
+}
+
+/// Searches the candidates between the ends.
 fn search(
     args: &BisectArgs,
     case: &Case,
-    source: &dyn Source,
-    described: &str,
+    history: &History,
     cache: &Cache,
 ) -> Result<BisectReport, CliError> {
-    let (good, bad) = (args.good.to_string(), args.bad.to_string());
-    let (candidates, find) = between(source.candidates(), &good, &bad, args.find.map(Find::from))?;
+    let source = &*history.source;
+    let find = args.find.map(Find::from);
+    let (candidates, find) = between(source.candidates(), &history.good, &history.bad, find)?;
     let settings = args.settings.settings(cache)?;
     let bisection = Bisection {
         case,
@@ -131,7 +152,7 @@ fn search(
         confirm: args.confirm,
         settings: &settings,
     };
-    let subject = bisection.subject(described);
+    let subject = bisection.subject(&history.described);
     let path = args.state.clone().unwrap_or_else(|| subject.default_path(&settings.runs));
     let (mut state, notes) = State::open(&path, subject, candidates, bisection.device(), args.resume)
         .map_err(BisectError::State)?;

@@ -9,7 +9,7 @@ use crate::environment::EnvironmentError;
 use crate::exit_code::ExitCode;
 use crate::run::RunError;
 use crate::say::say;
-use crate::versions::BisectError;
+use crate::versions::{BisectError, SourceError};
 
 /// Why a command could not do its work.
 #[derive(Debug, thiserror::Error)]
@@ -24,10 +24,10 @@ pub enum CliError {
     Run(#[from] RunError),
     #[error(transparent)]
     Bisect(BisectError),
-    #[error("--torch says nothing to a bisection, which takes its versions from --good and --bad")]
-    TorchOfBisection,
-    #[error("which versions lie between the two ends is not known")]
-    NoCandidates,
+    #[error(transparent)]
+    Source(#[from] SourceError),
+    #[error("{option} is `{given}`, which is no version: {problem}")]
+    BadEnd { option: &'static str, given: String, problem: String },
     #[error("TORCHLEAK_DEVICE is `{given}`, which is no device")]
     BadDevice { given: String },
     #[error("the handlers for Ctrl-C cannot be installed")]
@@ -64,8 +64,10 @@ impl CliError {
             Self::Cache(error) => Some(error.hint()),
             Self::Run(error) => error.hint(),
             Self::Bisect(error) => error.hint(),
-            Self::TorchOfBisection => Some("leave --torch out".to_owned()),
-            Self::NoCandidates => Some("name them all with --candidates".to_owned()),
+            Self::Source(error) => error.hint(),
+            Self::BadEnd { .. } => Some(
+                "write a release such as 2.13.0; a date needs --nightly, and a commit needs --git".to_owned(),
+            ),
             Self::BadDevice { .. } => Some("set it to auto, cpu or cuda, or unset it".to_owned()),
             Self::Output(_) => Some("check the disk or the program that reads the output".to_owned()),
             Self::Case(_) | Self::Signals(_) => None,
@@ -84,9 +86,11 @@ impl CliError {
             | Self::Run(RunError::Case(_))
             | Self::BadDevice { .. }
             | Self::Bisect(_)
-            | Self::TorchOfBisection
-            | Self::NoCandidates => ExitCode::Usage,
+            | Self::BadEnd { .. } => ExitCode::Usage,
+            Self::Source(error) if error.is_interrupted() => ExitCode::Interrupted,
+            Self::Source(error) if error.is_usage() => ExitCode::Usage,
             Self::Environment(_)
+            | Self::Source(_)
             | Self::Cache(_)
             | Self::Run(RunError::Worker(_) | RunError::NoDevice { .. }) => ExitCode::NoEnvironment,
             Self::Run(RunError::Folder { .. }) | Self::Signals(_) | Self::Output(_) => ExitCode::NoVerdict,

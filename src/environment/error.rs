@@ -24,6 +24,20 @@ pub enum EnvironmentError {
     /// Two settings exclude each other.
     #[error("{0} and {1} exclude each other")]
     Conflict(&'static str, &'static str),
+    /// An option names one environment where a command goes over many.
+    #[error("--python, --torch and --torch-wheel mean one environment, and this command goes over several")]
+    OneEnvironment,
+    /// The disk cannot hold one more environment.
+    #[error("the disk of {} has {} free and one more environment takes up to {}", folder.display(),
+        indicatif::DecimalBytes(*free), indicatif::DecimalBytes(*needed))]
+    NoRoom {
+        /// Where environments are.
+        folder: PathBuf,
+        /// Bytes that a user may still write.
+        free: u64,
+        /// Bytes that a build for CUDA takes with its downloads.
+        needed: u64,
+    },
     /// The cache cannot be used.
     #[error(transparent)]
     Cache(#[from] CacheError),
@@ -114,12 +128,22 @@ pub enum EnvironmentError {
 impl EnvironmentError {
     /// Whether the command line is wrong, which is exit code 2.
     pub fn is_usage(&self) -> bool {
-        matches!(self, Self::BadOption { .. } | Self::Conflict(..))
+        matches!(self, Self::BadOption { .. } | Self::Conflict(..) | Self::OneEnvironment)
     }
 
     /// Whether the user asked to stop, which is exit code 130.
     pub fn is_interrupted(&self) -> bool {
         matches!(self, Self::Interrupted(_))
+    }
+
+    /// Whether uv said that there is no version that was asked for.
+    pub(super) fn is_no_such_version(&self) -> bool {
+        matches!(self, Self::Helper { tail, exit, .. } if helper_hint(&tail.join("\n"), *exit) == Some(NO_VERSION))
+    }
+
+    /// Whether the wanted torch has no build for the wanted Python, which no retry changes.
+    pub fn is_no_build(&self) -> bool {
+        matches!(self, Self::Helper { tail, exit, .. } if helper_hint(&tail.join("\n"), *exit) == Some(NO_BUILD))
     }
 
     /// What to try.
@@ -129,6 +153,13 @@ impl EnvironmentError {
             Self::Conflict("TORCHLEAK_PYTHON", _) => "unset one of the two variables",
             Self::Conflict(..) => {
                 "--python takes an interpreter as it is; the other options describe one that torchleak makes"
+            }
+            Self::OneEnvironment => {
+                "leave them out; the versions are named by the command's own options, and --python-version chooses the Python"
+            }
+            Self::NoRoom { .. } => {
+                "make room with `torchleak env prune --keep 1` or `uv cache clean`, keep fewer with --keep, or choose \
+                 another disk with --cache-dir"
             }
             Self::Cache(error) => return Some(error.hint()),
             Self::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull => DISK,
@@ -173,6 +204,11 @@ impl EnvironmentError {
 const DISK: &str = "the disk is full: make room with `torchleak env prune` or `uv cache clean`, or choose another disk \
                     with --cache-dir";
 
+const NO_BUILD: &str =
+    "this torch has no build for this Python; choose another with --python-version (3.10 to 3.13)";
+
+const NO_VERSION: &str = "check that the index has this version: --torch takes a release such as 2.13.0, and a nightly needs --index-url";
+
 /// Reads the cause out of what uv or pip printed; their words are the only thing that tells.
 fn helper_hint(text: &str, exit: Exit) -> Option<&'static str> {
     let lower = text.to_lowercase();
@@ -184,9 +220,7 @@ fn helper_hint(text: &str, exit: Exit) -> Option<&'static str> {
         return Some(DISK);
     }
     if says(&["matching python abi", "matching python version", "matching python implementation"]) {
-        return Some(
-            "this torch has no build for this Python; choose another with --python-version (3.10 to 3.13)",
-        );
+        return Some(NO_BUILD);
     }
     if says(&["matching platform", "not compatible with the current platform"]) {
         return Some("this torch has no build for this machine; choose another with --torch or --index-url");
@@ -213,10 +247,7 @@ fn helper_hint(text: &str, exit: Exit) -> Option<&'static str> {
     }
     if says(&["there is no version of", "no solution found", "no matching distribution", "was not found in"])
     {
-        return Some(
-            "check that the index has this version: --torch takes a release such as 2.13.0, and a nightly needs \
-             --index-url",
-        );
+        return Some(NO_VERSION);
     }
     None
 }

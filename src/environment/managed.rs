@@ -20,7 +20,7 @@ use crate::cache::{Cache, write_whole};
 use crate::process::without_password;
 
 /// What a fresh CUDA build of torch needs, downloads included.
-const ROOM: u64 = 6_000_000_000;
+pub(super) const ROOM: u64 = 6_000_000_000;
 /// The Python that uv is asked for where the machine has none.
 const FALLBACK_MINOR: u32 = 12;
 
@@ -167,18 +167,7 @@ fn fill(
     progress.begin(&format!("installing {} into {}", shown.join(", "), place.key));
     let mut install = uv.command(environments);
     install.args(["pip", "install", "--python"]).arg(place.python());
-    if let Some(url) = &wanted.index_url {
-        install.args(["--index-url", url]);
-    }
-    for url in &wanted.extra_index_urls {
-        install.args(["--extra-index-url", url]);
-    }
-    for folder in &wanted.find_links {
-        install.arg("--find-links").arg(folder);
-    }
-    if let Some(backend) = &wanted.torch_backend {
-        install.args(["--torch-backend", backend]);
-    }
+    wanted.add_indexes(&mut install);
     install.arg("--").args(wanted.requirements());
     run_helper("installing torch", install, progress)?;
 

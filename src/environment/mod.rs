@@ -15,7 +15,9 @@ mod lock;
 mod managed;
 mod progress;
 mod prune;
+mod releases;
 mod request;
+mod room;
 mod torch_wheel;
 mod uv;
 
@@ -29,7 +31,9 @@ pub use list::{Listed, list, table};
 pub use lock::Lock;
 pub use progress::{OnStderr, Progress, Silent};
 pub use prune::{PruneArgs, Pruned, prune};
+pub use releases::Releases;
 pub use request::{DEFAULT_TORCH, EnvironmentArgs, Managed, Request};
+pub use room::{check_room, remove_environment};
 pub use torch_wheel::TorchWheel;
 
 use crate::cache::Cache;

@@ -88,7 +88,7 @@ fn chosen(listed: Vec<Listed>, args: &PruneArgs, now: Timestamp) -> Vec<Listed> 
 }
 
 /// Removes the marker first, so that what is left of a broken-off removal is not ready, and the lock file last.
-fn remove(place: &Place, lock: Lock) -> Result<(), EnvironmentError> {
+pub(super) fn remove(place: &Place, lock: Lock) -> Result<(), EnvironmentError> {
     let gone = |path: std::path::PathBuf, result: io::Result<()>| match result {
         Err(source) if source.kind() != io::ErrorKind::NotFound => {
             Err(EnvironmentError::Io { action: "remove", path, source })

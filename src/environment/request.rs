@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::str::FromStr;
 
 use clap::Args;
@@ -143,6 +144,21 @@ impl Request {
 }
 
 impl Managed {
+    /// What every environment of a command has in common that names its versions of torch elsewhere. The variables
+    /// that choose one environment have no say in that.
+    ///
+    /// # Errors
+    /// A bad value, or an option that means one environment: `--python`, `--torch` or `--torch-wheel`.
+    pub fn template(args: &EnvironmentArgs) -> Result<Self, EnvironmentError> {
+        if args.torch.is_some() || args.torch_wheel.is_some() || args.python.is_some() {
+            return Err(EnvironmentError::OneEnvironment);
+        }
+        match Request::new(args, |_| None)? {
+            Request::Managed(template) => Ok(template),
+            Request::Interpreter(_) => Err(EnvironmentError::OneEnvironment),
+        }
+    }
+
     /// The name of the environment's folder: readable, and different for every difference in what is asked for.
     pub fn key(&self, python_minor: u32) -> String {
         let extra: Vec<String> = self.extra_index_urls.iter().map(|url| public(url)).collect();
@@ -181,6 +197,21 @@ impl Managed {
         let mut all = vec![torch, numpy.to_owned()];
         all.extend(self.with.iter().cloned());
         all
+    }
+
+    /// Tells uv where to look.
+    pub(super) fn add_indexes(&self, uv: &mut Command) {
+        uv.args(self.index_url.iter().flat_map(|url| ["--index-url", url]));
+        uv.args(self.extra_index_urls.iter().flat_map(|url| ["--extra-index-url", url]));
+        for folder in &self.find_links {
+            uv.arg("--find-links").arg(folder);
+        }
+        uv.args(self.torch_backend.iter().flat_map(|backend| ["--torch-backend", backend]));
+    }
+
+    /// An environment of another torch that is else the same.
+    pub fn with_torch(&self, torch: Version) -> Self {
+        Self { torch, wheel: None, ..self.clone() }
     }
 
     /// The options of the command line that ask for the same, without credentials: where an index needs any, they

@@ -10,7 +10,7 @@ use super::answer::Shown;
 use super::bisect::Bisection;
 use super::search::{Answer, Change, Conclusion, Find};
 use super::state::State;
-use super::{Candidate, Cell, Source};
+use super::{Candidate, Cell, Source, compare_url};
 use crate::case::Verdict;
 use crate::process::shown;
 use crate::run::WantedDevice;
@@ -281,5 +281,5 @@ fn replay(bisection: &Bisection<'_>, source: &dyn Source, candidate: &Candidate)
 fn compare(tested: &[Tested], before: &Candidate, after: &Candidate) -> Option<String> {
     let commit = |side: &Candidate| tested.iter().find(|one| one.candidate == side.label)?.commit.as_deref();
     let (one, other) = (commit(before)?, commit(after)?);
-    (one != other).then(|| format!("https://github.com/pytorch/pytorch/compare/{one}...{other}"))
+    (one != other).then(|| compare_url(one, other))
 }

@@ -1,5 +1,7 @@
 //! One version of PyTorch that cases can be run on, and where such versions come from.
 
+use pep440_rs::Version;
+
 use crate::environment::{Environment, EnvironmentError, Progress};
 
 /// One version of PyTorch.
@@ -36,6 +38,21 @@ impl Unavailable {
 pub trait Source: Sync {
     /// All candidates, in the order of their history, the oldest first.
     fn candidates(&self) -> &[Candidate];
+
+    /// The label of the candidate that a person means by `given`: its name, or a version of which it is a build.
+    fn find(&self, given: &str) -> Option<String> {
+        let given = given.trim();
+        let wanted: Option<Version> = given.parse().ok();
+        let is_build_of = |label: &str| {
+            let version: Option<Version> = label.parse().ok();
+            version.zip(wanted.as_ref()).is_some_and(|(version, wanted)| {
+                version == *wanted || wanted.local().is_empty() && version.without_local() == *wanted
+            })
+        };
+        let candidates = self.candidates();
+        let exact = candidates.iter().find(|one| one.label == given);
+        exact.or_else(|| candidates.iter().find(|one| is_build_of(&one.label))).map(|one| one.label.clone())
+    }
 
     /// The environment of a candidate, made if need be.
     ///

@@ -1,6 +1,5 @@
 //! The commits of builds: which one a build is of, and whether two are of the same.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
@@ -14,19 +13,6 @@ use crate::index::{Client, IndexError, commit_of, in_parallel, without_credentia
 /// The page that shows what lies between two commits of PyTorch.
 pub fn compare_url(good: &str, bad: &str) -> String {
     format!("https://github.com/pytorch/pytorch/compare/{good}...{bad}")
-}
-
-/// Which candidate was the first of each commit. A commit is often known only once an environment is made; this tells
-/// that what it would show is known already.
-#[derive(Debug, Default)]
-pub struct SeenCommits(BTreeMap<String, String>);
-
-impl SeenCommits {
-    /// Notes the commit of a candidate and gives the label of another one, noted before, that has the same.
-    pub fn note(&mut self, label: &str, commit: Option<&str>) -> Option<&str> {
-        let first = self.0.entry(commit?.to_owned()).or_insert_with(|| label.to_owned());
-        (first != label).then_some(first)
-    }
 }
 
 /// What is known of a wheel before it is installed.
@@ -93,20 +79,4 @@ fn place(wheel: &Url, cache: &Cache) -> Option<PathBuf> {
     let name = Sha256::digest(without_credentials(wheel).as_str().as_bytes());
     let name: String = name.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
     Some(cache.commits().join(name))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_second_candidate_of_a_commit_is_told_the_first() {
-        let mut seen = SeenCommits::default();
-        assert_eq!(seen.note("a", Some("1")), None);
-        assert_eq!(seen.note("a", Some("1")), None);
-        assert_eq!(seen.note("b", Some("2")), None);
-        assert_eq!(seen.note("c", Some("1")), Some("a"));
-        assert_eq!(seen.note("d", None), None);
-        assert_eq!(seen.note("e", None), None);
-    }
 }

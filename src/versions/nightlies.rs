@@ -105,9 +105,25 @@ impl Nightlies {
         found
     }
 
+    /// The nightlies that are no candidates, because others stand for them.
+    pub fn merged(&self) -> &[Merged] {
+        &self.merged
+    }
+
+    fn build(&self, candidate: &Candidate) -> Option<&Build> {
+        let at = self.candidates.iter().position(|one| one.label == candidate.label)?;
+        self.builds.get(at)
+    }
+}
+
+impl Source for Nightlies {
+    fn candidates(&self) -> &[Candidate] {
+        &self.candidates
+    }
+
     /// The candidate that a date, or a version with or without its local part, means. One that was left out for its
     /// commit means the candidate that stands for it.
-    pub fn find(&self, given: &str) -> Option<&Candidate> {
+    fn find(&self, given: &str) -> Option<String> {
         let given = given.trim();
         let wanted: Option<Version> = given.parse().ok();
         let day = date(given);
@@ -123,26 +139,7 @@ impl Nightlies {
         let merged = self.merged.iter().find(|merged| means(&merged.label, merged.date));
         let direct = self.candidates.iter().zip(&self.builds);
         let found = direct.clone().find(|(candidate, build)| means(&candidate.label, build.nightly.date));
-        found.map(|(candidate, _)| candidate).or_else(|| {
-            let into = &merged?.into;
-            self.candidates.iter().find(|candidate| candidate.label == *into)
-        })
-    }
-
-    /// The nightlies that are no candidates, because others stand for them.
-    pub fn merged(&self) -> &[Merged] {
-        &self.merged
-    }
-
-    fn build(&self, candidate: &Candidate) -> Option<&Build> {
-        let at = self.candidates.iter().position(|one| one.label == candidate.label)?;
-        self.builds.get(at)
-    }
-}
-
-impl Source for Nightlies {
-    fn candidates(&self) -> &[Candidate] {
-        &self.candidates
+        found.map(|(candidate, _)| &candidate.label).or(merged.map(|merged| &merged.into)).cloned()
     }
 
     fn environment(

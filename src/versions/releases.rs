@@ -5,44 +5,67 @@ use pep440_rs::Version;
 use super::{Candidate, Source, Unavailable};
 use crate::cache::Cache;
 use crate::environment::{
-    self, Environment, EnvironmentArgs, EnvironmentError, Progress, Request, resolve_request,
+    self, Environment, EnvironmentError, Managed, Progress, Releases as Listed, Request, python_minor,
 };
 
-/// Releases, the oldest first.
+/// Releases for one interpreter, the oldest first.
 #[derive(Debug)]
 pub struct Releases {
     candidates: Vec<Candidate>,
-    requests: Vec<Request>,
-    base: EnvironmentArgs,
+    environments: Vec<Managed>,
     cache: Cache,
 }
 
 impl Releases {
-    /// The releases of those versions, in environments that are else as `base` says.
+    /// These versions, in environments that are else as `template` says. They need not be there.
     ///
     /// # Errors
-    /// `base` has a bad value, or names an interpreter, which has one torch only.
-    pub fn named(
-        versions: &[Version],
-        base: &EnvironmentArgs,
-        cache: &Cache,
-    ) -> Result<Self, EnvironmentError> {
+    /// The user asked to stop while interpreters were looked at.
+    pub fn named(versions: &[Version], template: &Managed, cache: &Cache) -> Result<Self, EnvironmentError> {
+        let minor = python_minor(template)?;
         let mut versions = versions.to_vec();
         versions.sort();
         versions.dedup();
-        let (mut candidates, mut requests) = (Vec::new(), Vec::new());
-        for version in versions {
-            let args = EnvironmentArgs { torch: Some(version.to_string()), ..base.clone() };
-            let request = Request::new(&args, |name| std::env::var_os(name))?;
-            let identity = match &request {
-                // Without a Python minor version it is that of the machine, which does not change.
-                Request::Managed(wanted) => wanted.key(wanted.python_minor.unwrap_or_default()),
-                Request::Interpreter(path) => path.display().to_string(),
-            };
-            candidates.push(Candidate { label: version.to_string(), identity, commit: None });
-            requests.push(request);
+        let environments: Vec<Managed> = versions
+            .into_iter()
+            // The machine's default interpreter may change; what was found on it must not be taken for another's.
+            .map(|version| Managed { python_minor: Some(minor), ..template.with_torch(version) })
+            .collect();
+        let candidates = environments.iter().map(|managed| Candidate {
+            label: managed.torch.to_string(),
+            identity: managed.key(minor),
+            commit: None,
+        });
+        Ok(Self { candidates: candidates.collect(), environments, cache: cache.clone() })
+    }
+
+    /// All releases of the index from one version to another, both included whether the index has them or not.
+    ///
+    /// # Errors
+    /// The index cannot be asked.
+    pub fn between(
+        ends: [&Version; 2],
+        template: &Managed,
+        cache: &Cache,
+        progress: &dyn Progress,
+    ) -> Result<Self, EnvironmentError> {
+        let [oldest, newest] = if ends[0] <= ends[1] { ends } else { [ends[1], ends[0]] };
+        progress.begin(&format!("asking for the releases of torch from {oldest} to {newest}"));
+        let listed = Listed::newest_first(template, python_minor(template)?, cache, progress)
+            .map(|listed| listed.below(newest.clone()));
+        let mut versions: Result<Vec<Version>, EnvironmentError> = listed.and_then(|listed| {
+            listed.take_while(|version| version.as_ref().map_or(true, |version| version > oldest)).collect()
+        });
+        progress.end();
+        if let Ok(versions) = &mut versions {
+            versions.extend([oldest.clone(), newest.clone()]);
         }
-        Ok(Self { candidates, requests, base: base.clone(), cache: cache.clone() })
+        Self::named(&versions?, template, cache)
+    }
+
+    fn managed(&self, candidate: &Candidate) -> Option<&Managed> {
+        let place = self.candidates.iter().position(|one| one.identity == candidate.identity)?;
+        self.environments.get(place)
     }
 }
 
@@ -56,34 +79,12 @@ impl Source for Releases {
         candidate: &Candidate,
         progress: &dyn Progress,
     ) -> Result<Environment, Unavailable> {
-        let place = self.candidates.iter().position(|one| one == candidate);
-        let request = place.map(|place| &self.requests[place]);
-        let request =
-            request.ok_or_else(|| Unavailable::Broken(format!("{} is no release", candidate.label)))?;
-        Ok(resolve_request(request, &self.cache, progress)?)
+        let none = || Unavailable::Broken(format!("{} is none of these releases", candidate.label));
+        let request = Request::Managed(self.managed(candidate).ok_or_else(none)?.clone());
+        Ok(environment::resolve_request(&request, &self.cache, progress)?)
     }
 
     fn replay(&self, candidate: &Candidate) -> Vec<String> {
-        let mut words = vec!["--torch".to_owned(), candidate.label.clone()];
-        let environment::EnvironmentArgs {
-            python_version,
-            index_url,
-            extra_index_url,
-            torch_backend,
-            with,
-            ..
-        } = &self.base;
-        let options = [
-            ("--python-version", python_version),
-            ("--index-url", index_url),
-            ("--torch-backend", torch_backend),
-        ];
-        for (option, value) in options {
-            words.extend(value.iter().flat_map(|value| [option.to_owned(), value.clone()]));
-        }
-        for (option, values) in [("--extra-index-url", extra_index_url), ("--with", with)] {
-            words.extend(values.iter().flat_map(|value| [option.to_owned(), value.clone()]));
-        }
-        words
+        self.managed(candidate).map(Managed::options).unwrap_or_default()
     }
 }

@@ -12,6 +12,7 @@ use super::wheels::Wheels;
 use crate::cache::Cache;
 use crate::environment::{Managed, Progress, python_minor};
 use crate::index::IndexUrl;
+use crate::process::without_password;
 
 /// Where nightlies are.
 #[derive(Debug, Clone, Default, Args)]
@@ -89,6 +90,20 @@ impl SourceArgs {
         let range = self.nightly.or(self.index.index.is_some().then(DateRange::default));
         let Some(range) = range else { return Ok(None) };
         Ok(Some(Box::new(self.index.nightlies(range, template, cache, progress)?)))
+    }
+
+    /// What the candidates are, for a record of what was searched. Passwords are no part of it.
+    pub fn described(&self) -> String {
+        let wheels: Vec<String> = self.wheel.iter().map(|wheel| without_password(wheel)).collect();
+        match (&self.wheelhouse, wheels.is_empty()) {
+            (Some(folder), _) => format!("wheels in {}", folder.display()),
+            (None, false) => format!("wheels {}", wheels.join(", ")),
+            (None, true) => {
+                let index =
+                    self.index.index.as_deref().map_or("PyTorch's own index".to_owned(), without_password);
+                format!("nightlies of {index}, {}", self.nightly.unwrap_or_default())
+            }
+        }
     }
 }
 

@@ -98,6 +98,11 @@ impl Cache {
         self.root.join("worker")
     }
 
+    /// What cases showed on versions.
+    pub fn cells(&self) -> PathBuf {
+        self.root.join("cells")
+    }
+
     /// What was found in interpreters that torchleak did not make.
     pub fn checked(&self) -> PathBuf {
         self.root.join("checked")

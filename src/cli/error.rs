@@ -9,7 +9,7 @@ use crate::environment::EnvironmentError;
 use crate::exit_code::ExitCode;
 use crate::run::RunError;
 use crate::say::say;
-use crate::versions::{BisectError, SourceError};
+use crate::versions::{BisectError, MatrixError, SourceError};
 
 /// Why a command could not do its work.
 #[derive(Debug, thiserror::Error)]
@@ -28,6 +28,8 @@ pub enum CliError {
     Source(#[from] SourceError),
     #[error("{option} is `{given}`, which is no version: {problem}")]
     BadEnd { option: &'static str, given: String, problem: String },
+    #[error("no version of torch is selected by `{text}`")]
+    NothingSelected { text: String },
     #[error("TORCHLEAK_DEVICE is `{given}`, which is no device")]
     BadDevice { given: String },
     #[error("the handlers for Ctrl-C cannot be installed")]
@@ -68,6 +70,10 @@ impl CliError {
             Self::BadEnd { .. } => Some(
                 "write a release such as 2.13.0; a date needs --nightly, and a commit needs --git".to_owned(),
             ),
+            Self::NothingSelected { .. } => Some(
+                "check the range: `torchleak matrix CASE --torch ..` goes over all releases of the index"
+                    .to_owned(),
+            ),
             Self::BadDevice { .. } => Some("set it to auto, cpu or cuda, or unset it".to_owned()),
             Self::Output(_) => Some("check the disk or the program that reads the output".to_owned()),
             Self::Case(_) | Self::Signals(_) => None,
@@ -86,7 +92,8 @@ impl CliError {
             | Self::Run(RunError::Case(_))
             | Self::BadDevice { .. }
             | Self::Bisect(_)
-            | Self::BadEnd { .. } => ExitCode::Usage,
+            | Self::BadEnd { .. }
+            | Self::NothingSelected { .. } => ExitCode::Usage,
             Self::Source(error) if error.is_interrupted() => ExitCode::Interrupted,
             Self::Source(error) if error.is_usage() => ExitCode::Usage,
             Self::Environment(_)
@@ -94,6 +101,15 @@ impl CliError {
             | Self::Cache(_)
             | Self::Run(RunError::Worker(_) | RunError::NoDevice { .. }) => ExitCode::NoEnvironment,
             Self::Run(RunError::Folder { .. }) | Self::Signals(_) | Self::Output(_) => ExitCode::NoVerdict,
+        }
+    }
+}
+
+impl From<MatrixError> for CliError {
+    fn from(error: MatrixError) -> Self {
+        match error {
+            MatrixError::Environment(error) => Self::Environment(error),
+            MatrixError::Run(error) => Self::Run(error),
         }
     }
 }

@@ -3,6 +3,7 @@
 mod bisect;
 mod environments;
 mod error;
+mod matrix;
 mod run;
 mod settings;
 
@@ -42,6 +43,8 @@ enum Command {
     Run(run::RunArgs),
     /// Find the versions of torch between which a leak was introduced or fixed
     Bisect(bisect::BisectArgs),
+    /// Run cases on many versions of torch and point out where verdicts change
+    Matrix(matrix::MatrixArgs),
     /// List the shipped cases, what they hold, and what is expected for which torch
     List(FormatArgs),
     /// List, add and prune the environments in the cache
@@ -126,6 +129,7 @@ fn dispatch(cli: Cli) -> Result<ProcessExitCode, CliError> {
     match cli.command {
         Command::Run(args) => run::run(&args, &cli.cache),
         Command::Bisect(args) => bisect::run(&args, &cli.cache).map(Into::into),
+        Command::Matrix(args) => matrix::run(&args, &cli.cache).map(Into::into),
         Command::List(args) => {
             let catalog = Catalog::shipped()?;
             match args.format {

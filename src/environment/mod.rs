@@ -136,9 +136,9 @@ pub fn python_minor(wanted: &Managed) -> Result<u32, EnvironmentError> {
     managed::python_minor(wanted)
 }
 
-/// Whether an environment is in the cache and ready, so that it can be used without any index.
-pub fn is_made(wanted: &Managed, python_minor: u32, cache: &Cache) -> bool {
-    managed::Place::new(cache, &wanted.key(python_minor)).ready().is_some()
+/// Whether the environment of that name is in the cache and ready, so that it can be used without any index.
+pub fn is_ready(key: &str, cache: &Cache) -> bool {
+    managed::Place::new(cache, key).ready().is_some()
 }
 
 /// The `uv` on PATH, or else torchleak's own, which is installed if it is not there yet.

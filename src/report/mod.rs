@@ -5,11 +5,15 @@
 mod bisect;
 mod human;
 mod json;
+mod matrix;
+mod matrix_progress;
 mod progress;
 mod titan;
 
 pub use bisect::{bisect_document, bisect_line, bisect_text};
 pub use human::case_text;
 pub use json::document;
+pub use matrix::{MatrixReport, matrix_csv, matrix_document, matrix_markdown, matrix_text};
+pub use matrix_progress::{FetchProgress, MatrixProgress, matrix_progress};
 pub use progress::ProgressWatcher;
 pub use titan::case_lines;

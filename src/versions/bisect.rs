@@ -251,7 +251,7 @@ impl Bisection<'_> {
         let settings = Settings { device, ..self.settings.clone() };
         let ran = settings.on(&environment).and_then(|options| {
             let cases = std::slice::from_ref(self.case);
-            run_cells(cases, &candidate.label, &environment, &options, &mut *watcher.run())
+            run_cells(cases, &candidate.label, &environment, &options, &mut *watcher.run(), &mut |_| {})
         });
         match ran {
             Ok(mut cells) => cells.pop().map(|cell| Shown::Cell(Box::new(cell))).ok_or_else(interrupted),

@@ -32,6 +32,12 @@ impl Unavailable {
     pub fn is_interrupted(&self) -> bool {
         matches!(self, Self::Environment(error) if error.is_interrupted())
     }
+
+    /// The error and what it comes from, as one sentence.
+    pub fn with_causes(&self) -> String {
+        let causes = std::iter::successors(Some(self as &dyn std::error::Error), |error| error.source());
+        causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+    }
 }
 
 /// Where candidates come from.

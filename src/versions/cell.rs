@@ -1,14 +1,15 @@
 //! A cell: what one case shows on one version.
 
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
-use torchleak_protocol::Device;
+use torchleak_protocol::{ArmEvent, Device, HostEvent};
 
+use super::Unavailable;
 use crate::case::{Case, Verdict};
 use crate::environment::Environment;
-use crate::run::{CaseOutcome, Outcome, RunError, RunOptions, Watcher};
+use crate::run::{ArmOutcome, CaseOutcome, Outcome, RunError, RunOptions, Watcher};
 
 /// What one case showed in one environment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -31,8 +32,8 @@ pub struct Cell {
     pub ok: bool,
     /// Bytes per step of the uncollected arm, where they were measured.
     pub growth: Option<f64>,
-    /// Seconds for all cells of this environment that ran together, the import of torch included, divided by their
-    /// number.
+    /// Seconds since the cell before it was known, or since the run began: those of the cells that ran together add up
+    /// to their time, in which the first one pays the import of torch.
     pub seconds: f64,
     /// Where the evidence is kept.
     pub run_dir: Option<PathBuf>,
@@ -41,7 +42,42 @@ pub struct Cell {
     pub cached: bool,
 }
 
-/// Runs the cases in the environment, together, and gives a cell for each that was not interrupted.
+impl Cell {
+    /// The cell of a case on a version that has no environment. It is as well as expected where the version was never
+    /// built for this Python.
+    pub fn without_environment(
+        case: &Case,
+        label: &str,
+        python: String,
+        device: Device,
+        why: &Unavailable,
+    ) -> Self {
+        let is_no_build = matches!(why, Unavailable::Environment(error) if error.is_no_build());
+        Self {
+            case: case.name().to_owned(),
+            label: label.to_owned(),
+            torch: label.to_owned(),
+            torch_commit: None,
+            reason: if is_no_build {
+                format!("torch {label} has no build for Python {python}")
+            } else {
+                why.with_causes()
+            },
+            python,
+            device,
+            verdict: None,
+            expected: None,
+            ok: is_no_build,
+            growth: None,
+            seconds: 0.0,
+            run_dir: None,
+            cached: false,
+        }
+    }
+}
+
+/// Runs the cases in the environment, together, and gives a cell for each that was not interrupted. `on_cell` is told
+/// of each as soon as it is known.
 ///
 /// # Errors
 /// Nothing could be run at all.
@@ -51,35 +87,82 @@ pub fn run_cells(
     environment: &Environment,
     options: &RunOptions,
     watcher: &mut dyn Watcher,
+    on_cell: &mut dyn FnMut(&Cell),
 ) -> Result<Vec<Cell>, RunError> {
-    let started = Instant::now();
-    let outcomes = crate::run::run(cases, environment, options, watcher)?;
-    let share = started.elapsed().div_f64(outcomes.len().max(1) as f64);
-    let finished = outcomes.into_iter().filter(|outcome| !matches!(outcome.outcome, Outcome::Interrupted));
-    Ok(finished.map(|outcome| cell(&outcome, label, environment, options.device, share)).collect())
+    let mut cells = Cells {
+        watcher,
+        on_cell,
+        label,
+        environment,
+        device: options.device,
+        last: Instant::now(),
+        found: Vec::new(),
+    };
+    crate::run::run(cases, environment, options, &mut cells)?;
+    Ok(cells.found)
 }
 
-fn cell(
-    outcome: &CaseOutcome,
-    label: &str,
-    environment: &Environment,
+/// Makes a cell of each case that is concluded.
+struct Cells<'a> {
+    watcher: &'a mut dyn Watcher,
+    on_cell: &'a mut dyn FnMut(&Cell),
+    label: &'a str,
+    environment: &'a Environment,
     device: Device,
-    share: Duration,
-) -> Cell {
-    Cell {
-        case: outcome.name.clone(),
-        label: label.to_owned(),
-        torch: environment.facts.torch.clone(),
-        torch_commit: environment.facts.torch_commit.clone(),
-        python: environment.facts.python.clone(),
-        device,
-        verdict: outcome.verdict(),
-        reason: outcome.reason().to_owned(),
-        expected: outcome.expected,
-        ok: outcome.is_ok(),
-        growth: outcome.numbers().map(|numbers| numbers.growth),
-        seconds: share.as_secs_f64(),
-        run_dir: outcome.folder.clone(),
-        cached: false,
+    /// When the last cell was known.
+    last: Instant,
+    found: Vec<Cell>,
+}
+
+impl Cells<'_> {
+    fn cell(&self, outcome: &CaseOutcome) -> Cell {
+        let facts = &self.environment.facts;
+        Cell {
+            case: outcome.name.clone(),
+            label: self.label.to_owned(),
+            torch: facts.torch.clone(),
+            torch_commit: facts.torch_commit.clone(),
+            python: facts.python.clone(),
+            device: self.device,
+            verdict: outcome.verdict(),
+            reason: outcome.reason().to_owned(),
+            expected: outcome.expected,
+            ok: outcome.is_ok(),
+            growth: outcome.numbers().map(|numbers| numbers.growth),
+            seconds: self.last.elapsed().as_secs_f64(),
+            run_dir: outcome
+                .folder
+                .as_deref()
+                .map(|path| std::path::absolute(path).unwrap_or(path.to_owned())),
+            cached: false,
+        }
+    }
+}
+
+impl Watcher for Cells<'_> {
+    fn planned(&mut self, arms: usize) {
+        self.watcher.planned(arms);
+    }
+
+    fn host(&mut self, event: &HostEvent) {
+        self.watcher.host(event);
+    }
+
+    fn event(&mut self, case: &str, arm: &str, steps: u32, event: &ArmEvent) {
+        self.watcher.event(case, arm, steps, event);
+    }
+
+    fn arm_ended(&mut self, case: &str, arm: &ArmOutcome) {
+        self.watcher.arm_ended(case, arm);
+    }
+
+    fn concluded(&mut self, outcome: &CaseOutcome) {
+        self.watcher.concluded(outcome);
+        if !matches!(outcome.outcome, Outcome::Interrupted) {
+            let cell = self.cell(outcome);
+            self.last = Instant::now();
+            (self.on_cell)(&cell);
+            self.found.push(cell);
+        }
     }
 }

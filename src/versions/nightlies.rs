@@ -8,7 +8,7 @@ use super::commits::{self, Known};
 use super::dates::{DateRange, date};
 use super::source_error::SourceError;
 use crate::cache::Cache;
-use crate::environment::{self, Environment, Managed, Progress, Request, is_made};
+use crate::environment::{self, Environment, Managed, Progress, Request, is_ready};
 use crate::index::{Client, File, IndexUrl, Machine, WheelName, files, in_parallel, satisfies};
 
 /// The nightlies of an index that fit an interpreter, by date, the oldest first. Dates in a row that are of one commit
@@ -18,7 +18,6 @@ pub struct Nightlies {
     candidates: Vec<Candidate>,
     builds: Vec<Build>,
     merged: Vec<Merged>,
-    python_minor: u32,
     cache: Cache,
 }
 
@@ -79,8 +78,7 @@ impl Nightlies {
         template: &Managed,
         cache: &Cache,
     ) -> Self {
-        let mut found =
-            Self { candidates: vec![], builds: vec![], merged: vec![], python_minor, cache: cache.clone() };
+        let mut found = Self { candidates: vec![], builds: vec![], merged: vec![], cache: cache.clone() };
         for (nightly, known) in nightlies.into_iter().zip(known) {
             let label = nightly.version.to_string();
             let last = found.candidates.last();
@@ -151,7 +149,7 @@ impl Source for Nightlies {
         let build = self.build(candidate).ok_or_else(unknown)?;
         match &build.gone {
             // What was installed while it was there can still be used.
-            Some(gone) if !is_made(&build.managed, self.python_minor, &self.cache) => {
+            Some(gone) if !is_ready(&candidate.identity, &self.cache) => {
                 Err(Unavailable::Broken(format!("its wheel is listed and gone: {gone}")))
             }
             _ => {

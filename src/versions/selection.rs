@@ -75,8 +75,8 @@ fn item(part: &str) -> Result<Item, String> {
     if part == "latest" {
         return Ok(Item::Latest);
     }
-    if let Some(dates) = part.strip_prefix("nightly") {
-        let dates = dates.strip_prefix(':').unwrap_or(if dates.is_empty() { ".." } else { dates });
+    let nightlies = if part == "nightly" { Some("..") } else { part.strip_prefix("nightly:") };
+    if let Some(dates) = nightlies {
         return dates.parse().map(Item::Nightlies).map_err(|error: SourceError| error.to_string());
     }
     if let Some((first, last)) = part.split_once("..") {

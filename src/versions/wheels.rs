@@ -9,7 +9,7 @@ use super::commits::{self, Known};
 use super::nightlies::no_build;
 use super::source_error::SourceError;
 use crate::cache::Cache;
-use crate::environment::{self, Environment, Managed, Progress, Request, TorchWheel, is_made};
+use crate::environment::{self, Environment, Managed, Progress, Request, TorchWheel, is_ready};
 use crate::index::{Client, Machine, WheelName};
 
 /// Wheels of torch by version, the oldest first. Two of one commit stay two candidates: a build of one's own may hold
@@ -18,7 +18,6 @@ use crate::index::{Client, Machine, WheelName};
 pub struct Wheels {
     candidates: Vec<Candidate>,
     builds: Vec<Build>,
-    python_minor: u32,
     cache: Cache,
 }
 
@@ -117,7 +116,7 @@ impl Wheels {
             (candidate, Build { managed, gone: found.known.gone })
         });
         let (candidates, builds) = made.unzip();
-        Self { candidates, builds, python_minor, cache: cache.clone() }
+        Self { candidates, builds, cache: cache.clone() }
     }
 
     fn build(&self, candidate: &Candidate) -> Option<&Build> {
@@ -141,7 +140,7 @@ impl Source for Wheels {
         let managed = build.managed.as_ref().map_err(|problem| Unavailable::Broken(problem.clone()))?;
         match &build.gone {
             // What was installed while it was there can still be used.
-            Some(gone) if !is_made(managed, self.python_minor, &self.cache) => {
+            Some(gone) if !is_ready(&candidate.identity, &self.cache) => {
                 Err(Unavailable::Broken(format!("its wheel is gone: {gone}")))
             }
             _ => {

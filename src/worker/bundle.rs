@@ -54,7 +54,8 @@ fn modules() -> impl Iterator<Item = (&'static str, &'static [u8])> {
     })
 }
 
-fn content_key() -> String {
+/// Names the worker's files by what is in them.
+pub fn content_key() -> String {
     let mut hash = Sha256::new();
     for (name, content) in modules() {
         hash.update(name);

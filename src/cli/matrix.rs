@@ -1,0 +1,188 @@
+//! `torchleak matrix`.
+
+use std::io::IsTerminal;
+
+use clap::{Args, ValueEnum};
+
+use super::error::CliError;
+use super::settings::SettingsArgs;
+use super::{print_json, print_text, width};
+use crate::cache::{Cache, CacheArgs};
+use crate::case::{Case, Catalog, HEADLINE};
+use crate::environment::{EnvironmentArgs, Managed, OnStderr, python_minor};
+use crate::exit_code::ExitCode;
+use crate::report::{
+    MatrixReport, matrix_csv, matrix_document, matrix_markdown, matrix_progress, matrix_text,
+};
+use crate::versions::{Cell, CellStore, Column, IndexArgs, Matrix, Selection, Source};
+
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct MatrixArgs {
+    /// Shipped cases by name, or case files by path [default: the headline case]
+    #[arg(value_name = "CASE")]
+    cases: Vec<String>,
+    /// Run every shipped case that is not marked `when: slow` or `when: named`
+    #[arg(long, conflicts_with = "cases")]
+    all: bool,
+    /// With --all: run those marked `when: slow` too, which compile or import anew
+    #[arg(long, requires = "all")]
+    slow: bool,
+    /// The versions of torch: 2.6.0,2.8.0..2.15.0, or >=2.8, or latest, or nightly:2025-05-01..2025-06-10
+    #[arg(long, value_name = "RANGE|LIST")]
+    torch: Selection,
+    /// The Pythons, each with every version, such as 3.11,3.12,3.13 [default: one, as for `run`]
+    #[arg(long, value_name = "X.Y,...", value_delimiter = ',')]
+    python: Vec<String>,
+    #[command(flatten)]
+    environment: TemplateArgs,
+    #[command(flatten)]
+    index: IndexArgs,
+    /// Keep at most N of the environments that this command makes, besides the one that is being made: the first used
+    /// are removed. What was there before is never removed
+    #[arg(long, value_name = "N")]
+    keep: Option<usize>,
+    /// Run every cell again, also those that an earlier matrix has finished
+    #[arg(long)]
+    fresh: bool,
+    /// How to print the result
+    #[arg(long, value_enum, default_value = "human")]
+    format: Format,
+    #[command(flatten)]
+    settings: SettingsArgs,
+}
+
+/// What all environments of a matrix have in common.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Environments")]
+struct TemplateArgs {
+    /// The package index to install from, instead of the default one
+    #[arg(long, value_name = "URL")]
+    index_url: Option<String>,
+    /// A further package index; it is looked at first
+    #[arg(long, value_name = "URL")]
+    extra_index_url: Vec<String>,
+    /// uv's torch backend, such as cpu, cu128 or auto
+    #[arg(long, value_name = "BACKEND")]
+    torch_backend: Option<String>,
+    /// A further package to install, such as transformers or numpy==2.0.0
+    #[arg(long, value_name = "PACKAGE")]
+    with: Vec<String>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  torchleak matrix sac-stock --torch 2.6.0,2.8.0..2.15.0
+  torchleak matrix --all --torch '>=2.8' --format markdown > matrix.md
+  torchleak matrix leak.yaml --torch latest --python 3.11,3.12,3.13
+  torchleak matrix leak.yaml --torch nightly:2025-05-01..2025-06-10 --keep 2
+
+Specifiers that follow each other are one range: '>=2.8,<2.12'. A matrix that was broken off goes on where it stopped:
+finished cells are kept in the cache by the content of the case, the environment and the build of torchleak.";
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// A table, what changes between which versions, and what is to be known of single cells
+    Human,
+    /// One document on standard output
+    Json,
+    /// A table for an issue or a step summary
+    Markdown,
+    /// A line per cell
+    Csv,
+}
+
+/// Runs the command.
+pub fn run(args: &MatrixArgs, cache: &CacheArgs) -> Result<ExitCode, CliError> {
+    let cases = selected(args)?;
+    let cache = Cache::open(cache)?;
+    let settings = args.settings.settings(&cache)?;
+    let (sources, columns) = columns(args, &cache)?;
+    let store = if args.fresh {
+        CellStore::open(&cache, &settings)?.without_the_known()
+    } else {
+        CellStore::open(&cache, &settings)?
+    };
+    let matrix = Matrix {
+        cases: &cases,
+        sources: &sources,
+        columns: &columns,
+        settings: &settings,
+        cache: &cache,
+        keep: args.keep,
+    };
+    let (mut progress, fetching) = matrix_progress(cases.len() * columns.len());
+    let found = matrix.run(&store, &fetching, &mut progress);
+    drop((progress, fetching));
+    let report = MatrixReport::new(found?);
+    match args.format {
+        Format::Human => {
+            let colour = std::io::stdout().is_terminal() && console::colors_enabled();
+            print_text(&matrix_text(&report, colour, width()))?;
+        }
+        Format::Json => print_json(&matrix_document(&report))?,
+        Format::Markdown => print_text(&matrix_markdown(&report))?,
+        Format::Csv => print_text(&matrix_csv(&report).map_err(|error| CliError::Output(error.into()))?)?,
+    }
+    Ok(exit_code(report.cells(), cases.len() * columns.len()))
+}
+
+fn selected(args: &MatrixArgs) -> Result<Vec<Case>, CliError> {
+    let catalog = Catalog::shipped()?;
+    if args.all {
+        return Ok(catalog.always().cloned().collect());
+    }
+    let headline = [HEADLINE.to_owned()];
+    Ok(catalog.select(if args.cases.is_empty() { &headline } else { &args.cases })?)
+}
+
+/// The versions under each Python, and where they come from.
+fn columns(args: &MatrixArgs, cache: &Cache) -> Result<(Vec<Box<dyn Source>>, Vec<Column>), CliError> {
+    let pythons: Vec<Option<String>> = if args.python.is_empty() {
+        vec![None]
+    } else {
+        args.python.iter().map(|python| Some(python.trim().to_owned())).collect()
+    };
+    let progress = OnStderr::new();
+    let (mut sources, mut columns) = (Vec::new(), Vec::new());
+    for python_version in pythons {
+        let template = Managed::template(&EnvironmentArgs {
+            python_version,
+            index_url: args.environment.index_url.clone(),
+            extra_index_url: args.environment.extra_index_url.clone(),
+            torch_backend: args.environment.torch_backend.clone(),
+            with: args.environment.with.clone(),
+            ..Default::default()
+        })?;
+        let minor = python_minor(&template)?;
+        for source in args.torch.sources(&template, &args.index, cache, &progress)? {
+            for candidate in source.candidates() {
+                let column =
+                    Column { source: sources.len(), candidate: candidate.clone(), python_minor: minor };
+                // Ranges may overlap, and a Python may be named twice.
+                if !columns.iter().any(|known: &Column| known.candidate.identity == column.candidate.identity)
+                {
+                    columns.push(column);
+                }
+            }
+            sources.push(source);
+        }
+    }
+    if columns.is_empty() {
+        return Err(CliError::NothingSelected { text: args.torch.to_string() });
+    }
+    Ok((sources, columns))
+}
+
+/// The worst of all cells.
+fn exit_code(cells: &[Cell], wanted: usize) -> ExitCode {
+    if crate::interrupt::requested() && cells.len() < wanted {
+        return ExitCode::Interrupted;
+    }
+    let of = |cell: &Cell| match cell.verdict {
+        _ if cell.ok => ExitCode::Success,
+        Some(verdict) if verdict.is_conclusive() => ExitCode::Unexpected,
+        _ => ExitCode::NoVerdict,
+    };
+    cells.iter().map(of).max().unwrap_or(ExitCode::NoVerdict)
+}

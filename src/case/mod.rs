@@ -38,7 +38,9 @@ pub use list::{list, list_json};
 pub use model::{BlockKind, Model, On, Replacement};
 pub use reference::Reference;
 pub use resolved::{Body, Resolved};
-pub use retains::{CPU_RNG_STATE, CUDA_RNG_STATE, Per, Prediction, Retains, Tensor, TensorDtype, Term};
+pub use retains::{
+    CPU_RNG_STATE, CUDA_RNG_STATE, HeldBy, Per, Prediction, Retains, Tensor, TensorDtype, Term,
+};
 pub use schema::{schema, schema_text};
 pub use size::Bytes;
 pub use spec::{DeviceChoice, Imports, Spec, When};

@@ -93,6 +93,11 @@ impl Series {
         median(&mut self.freed.clone())
     }
 
+    /// Bytes of live tensors after the last step.
+    pub fn last_census(&self) -> Option<f64> {
+        Some(self.census.last()?.1)
+    }
+
     /// Bytes that a typical step adds.
     pub fn typical_step(&self) -> Option<f64> {
         typical_step(&self.levels)
@@ -111,6 +116,16 @@ fn typical_step(levels: &[(u32, f64)]) -> Option<f64> {
 /// what torch and Python keep for themselves cancels out.
 pub fn level_gap(higher: &Series, lower: &Series) -> Option<f64> {
     Some(higher.levels.last()?.1 - lower.levels.last()?.1)
+}
+
+/// The last step whose collection freed more than so many bytes, the warm-up included.
+pub fn last_freeing_step(recording: &Recording, place: Place, more_than: f64) -> Option<u32> {
+    let freed = |record: &StepRecord| {
+        let after = &record.collected.as_ref()?.memory;
+        Some(place.bytes(&record.memory)? as f64 - place.bytes(after)? as f64)
+    };
+    let mut steps = recording.steps.iter().rev();
+    steps.find(|record| freed(record).is_some_and(|freed| freed > more_than)).map(|record| record.step)
 }
 
 /// What the diagnosis run found per step.

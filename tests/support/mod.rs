@@ -90,11 +90,11 @@ pub fn skipped(what: &str, reason: &str) {
     let _ = writeln!(std::io::stderr(), "SKIPPED {what}: {reason}");
 }
 
-/// The name of a shipped case, by its file, if it runs without being named. One that does not is
+/// The name of a shipped case, by its file, if `run --all --slow` runs it. One that it does not run is
 /// skipped visibly.
-pub fn always_runs(file: &Path) -> Option<String> {
+pub fn runs_among_all(file: &Path) -> Option<String> {
     let name = file.file_stem().unwrap().to_str().unwrap().to_owned();
-    if std::fs::read_to_string(file).unwrap().lines().any(|line| line == "when: named") {
+    if has_line(file, "when: named") {
         skipped(
             &name,
             "it runs only when named; `torchleak run` with its name takes minutes and its `memory`",
@@ -102,4 +102,18 @@ pub fn always_runs(file: &Path) -> Option<String> {
         return None;
     }
     Some(name)
+}
+
+/// The same, if the case trains torchleak's own model.
+///
+/// What a program of a case's own leaves behind lies in code of torch that every release changes, so no
+/// snapshot of it would last. Its verdict and its bytes are tested like those of every case.
+pub fn runs_own_model(file: &Path) -> Option<String> {
+    let has_program =
+        std::fs::read_to_string(file).unwrap().lines().any(|line| line.starts_with("program: "));
+    if has_program { None } else { runs_among_all(file) }
+}
+
+fn has_line(file: &Path, wanted: &str) -> bool {
+    std::fs::read_to_string(file).unwrap().lines().any(|line| line == wanted)
 }

@@ -1,6 +1,6 @@
 """A compiled function is compiled anew at each step, and each compile keeps the input that caused it.
 
-The input is a new one each time, the guard that fails is on a number.
+The input is a new one each time; the guard that fails is that of a number.
 """
 
 from itertools import count

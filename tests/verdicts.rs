@@ -111,7 +111,7 @@ fn document() -> &'static Value {
 #[case(
     "keeps-a-graph-in-a-cycle",
     "reproduced",
-    "frees the predicted 1000000 bytes with them that C++ holds"
+    "frees with them the predicted 1000000 bytes that C++ holds"
 )]
 #[case("keeps-a-graph-in-a-cycle-once", "one-off", "are kept by step 1 and not again")]
 #[case("leaves-a-little-garbage-once", "one-off", "kept by step 1 and not again")]

@@ -9,6 +9,6 @@ mod slope;
 
 pub use recording::{Loss, Recording};
 pub use series::{
-    GarbagePerStep, Place, Series, garbage_per_step, last_freeing_step, level_gap, step_losses_differ,
+    GarbagePerStep, Place, Series, freeing_steps, garbage_per_step, level_gap, step_losses_differ,
 };
 pub use slope::theil_sen;

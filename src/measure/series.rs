@@ -118,14 +118,14 @@ pub fn level_gap(higher: &Series, lower: &Series) -> Option<f64> {
     Some(higher.levels.last()?.1 - lower.levels.last()?.1)
 }
 
-/// The last step whose collection freed more than so many bytes, the warm-up included.
-pub fn last_freeing_step(recording: &Recording, place: Place, more_than: f64) -> Option<u32> {
+/// The steps whose collection freed more than so many bytes, each with what it freed; the warm-up is
+/// included.
+pub fn freeing_steps(recording: &Recording, place: Place, more_than: f64) -> Vec<(u32, f64)> {
     let freed = |record: &StepRecord| {
         let after = &record.collected.as_ref()?.memory;
-        Some(place.bytes(&record.memory)? as f64 - place.bytes(after)? as f64)
+        Some((record.step, place.bytes(&record.memory)? as f64 - place.bytes(after)? as f64))
     };
-    let mut steps = recording.steps.iter().rev();
-    steps.find(|record| freed(record).is_some_and(|freed| freed > more_than)).map(|record| record.step)
+    recording.steps.iter().filter_map(freed).filter(|(_, freed)| *freed > more_than).collect()
 }
 
 /// What the diagnosis run found per step.

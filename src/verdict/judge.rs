@@ -1,7 +1,7 @@
 //! The rules.
 
 use crate::bytes::human;
-use crate::measure::{Place, Recording, last_freeing_step, step_losses_differ};
+use crate::measure::{Place, Recording, freeing_steps, step_losses_differ};
 
 use super::{Control, Numbers, Predicted, Verdict};
 
@@ -211,15 +211,19 @@ impl Once {
     }
 }
 
-/// What a collect frees in flat arms though no tensor is in garbage: live tensors of the one arm that the
-/// other no longer has, or bytes alone. Both mean that C++ held them, as it does a leaf and its gradient.
+/// What is kept in flat arms though no tensor is in garbage: live tensors of the one arm that the other no
+/// longer has, or bytes alone that collects freed. C++ can hold both, as it does a leaf and its gradient.
 fn kept_outside_garbage(evidence: &Evidence<'_>, numbers: &Numbers, tolerance: f64) -> Option<Once> {
     if numbers.census_gap > tolerance {
         return Some(Once::tensors(numbers.census_gap));
     }
     let steps = f64::from(evidence.steps);
     let explained = tolerance * steps + OBJECT_BYTES * steps * numbers.garbage.objects as f64;
-    (numbers.gap > explained).then_some(Once { bytes: numbers.gap, what: "outside tensors" })
+    let freed: f64 =
+        freeing_steps(evidence.collected, evidence.place, tolerance).iter().map(|(_, freed)| freed).sum();
+    // A buffer that a thread still has in one arm is no leak: no collect frees it in the other.
+    let is_kept = numbers.gap > explained && freed >= (1.0 - APART) * numbers.gap;
+    is_kept.then_some(Once { bytes: numbers.gap, what: "outside tensors" })
 }
 
 /// Something is kept at one step after the warm-up at most: it is kept once, if the steps that follow are
@@ -227,8 +231,12 @@ fn kept_outside_garbage(evidence: &Evidence<'_>, numbers: &Numbers, tolerance: f
 fn decide_once(evidence: &Evidence<'_>, numbers: &Numbers, tolerance: f64, once: Once) -> (Verdict, String) {
     let Once { bytes, what } = once;
     let kept = human(bytes);
-    let last_freeing = last_freeing_step(evidence.collected, evidence.place, tolerance);
-    let last = numbers.garbage.last.max(last_freeing).unwrap_or(0);
+    let freeing = freeing_steps(evidence.collected, evidence.place, tolerance);
+    let Some(last) = numbers.garbage.last.max(freeing.last().map(|(step, _)| *step)) else {
+        return inconclusive(format!(
+            "without collection {kept} {what} are alive at the end that are not alive with it, and no collect frees them",
+        ));
+    };
     if evidence.steps - last.min(evidence.steps) < last {
         return inconclusive(format!(
             "a collect frees {kept} {what} at step {last}, and too few steps follow to say whether that repeats: raise \
@@ -297,7 +305,7 @@ fn found_as_predicted(predicted: Predicted) -> String {
                 "a collect finds no tensor in garbage and frees the predicted {total} bytes, which C++ holds"
             )
         }
-        (_, by_cpp) => format!("{exactly}, and frees the predicted {by_cpp} bytes with them that C++ holds"),
+        (_, by_cpp) => format!("{exactly}, and frees with them the predicted {by_cpp} bytes that C++ holds"),
     }
 }
 

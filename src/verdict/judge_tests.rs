@@ -317,8 +317,24 @@ proptest! {
 }
 
 #[test]
-fn python_s_own_garbage_of_a_step_is_nothing_that_is_kept_once() {
+fn what_garbage_objects_take_themselves_is_not_kept_once() {
     assert_eq!(freed_once(1, u64::from(STEPS) * 100 * 512, 0).verdict, Verdict::Fixed);
+}
+
+#[test]
+fn a_buffer_that_one_arm_still_has_and_no_collect_frees_is_nothing_that_is_kept() {
+    let judgement =
+        changed(|uncollected, _, _| raise(&mut uncollected.steps[STEPS as usize - 1].memory, 1 << 20));
+    assert_eq!(judgement.verdict, Verdict::Fixed, "{}", judgement.reason);
+}
+
+#[test]
+fn tensors_that_one_arm_still_has_and_no_collect_frees_are_inconclusive() {
+    let judgement = changed(|uncollected, _, _| {
+        uncollected.steps[STEPS as usize - 1].census = census(1 << 20);
+    });
+    assert_eq!(judgement.verdict, Verdict::Inconclusive, "{}", judgement.reason);
+    assert!(judgement.reason.contains("no collect frees them"), "{}", judgement.reason);
 }
 
 #[test]

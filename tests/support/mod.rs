@@ -90,30 +90,23 @@ pub fn skipped(what: &str, reason: &str) {
     let _ = writeln!(std::io::stderr(), "SKIPPED {what}: {reason}");
 }
 
-/// The name of a shipped case, by its file, if `run --all --slow` runs it. One that it does not run is
-/// skipped visibly.
-pub fn runs_among_all(file: &Path) -> Option<String> {
+/// The name of a shipped case, by its file, if `run --all` runs it, with `--slow` or without. One that it
+/// does not run is skipped visibly.
+pub fn runs_among_all(file: &Path, slow: bool) -> Option<String> {
     let name = file.file_stem().unwrap().to_str().unwrap().to_owned();
-    if has_line(file, "when: named") {
-        skipped(
-            &name,
-            "it runs only when named; `torchleak run` with its name takes minutes and its `memory`",
-        );
-        return None;
-    }
-    Some(name)
+    let text = std::fs::read_to_string(file).unwrap();
+    let reason = match text.lines().find_map(|line| line.strip_prefix("when: ")) {
+        Some("named") => {
+            "it runs only when named; `torchleak run` with its name takes minutes and its `memory`"
+        }
+        Some("slow") if !slow => "it runs with `--slow`, and this test is about what runs without",
+        _ => return Some(name),
+    };
+    skipped(&name, reason);
+    None
 }
 
-/// The same, if the case trains torchleak's own model.
-///
-/// What a program of a case's own leaves behind lies in code of torch that every release changes, so no
-/// snapshot of it would last. Its verdict and its bytes are tested like those of every case.
-pub fn runs_own_model(file: &Path) -> Option<String> {
-    let has_program =
-        std::fs::read_to_string(file).unwrap().lines().any(|line| line.starts_with("program: "));
-    if has_program { None } else { runs_among_all(file) }
-}
-
-fn has_line(file: &Path, wanted: &str) -> bool {
-    std::fs::read_to_string(file).unwrap().lines().any(|line| line == wanted)
+/// Whether a shipped case trains torchleak's own model.
+pub fn has_own_model(file: &Path) -> bool {
+    std::fs::read_to_string(file).unwrap().lines().any(|line| line.starts_with("model: "))
 }

@@ -1,6 +1,7 @@
 """A compiled frame with ``torch.cond`` keeps the first input that it was compiled for.
 
-A function is compiled at each step, as code does that compiles in a factory.
+A function is compiled at each step, as by code that compiles in a factory. What keeps the input differs
+between releases: Dynamo's code generator, or its record of side effects.
 """
 
 import torch

@@ -1,7 +1,7 @@
 """A function with a graph break is recompiled at each step, and each compile keeps its caller's locals.
 
-Dynamo tells itself of a graph break with an exception. The traceback holds the frames of the compile and,
-through them, the frame of the caller.
+Dynamo tells itself of a graph break with exceptions, and one of them holds itself among its arguments. Its
+traceback holds the frames of the compile and, through them, the frame of the caller.
 """
 
 import torch

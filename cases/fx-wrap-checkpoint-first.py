@@ -8,7 +8,7 @@ import sys
 
 from torch.utils.checkpoint import checkpoint
 
-ELEMENTS = 1 << 24
+ELEMENTS = 1 << 23
 
 
 def setup(ctx):

@@ -9,7 +9,7 @@ import sys
 
 import torch
 
-ELEMENTS = 1 << 24
+ELEMENTS = 1 << 23
 
 
 @torch._disable_dynamo

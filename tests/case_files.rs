@@ -102,6 +102,7 @@ fn the_good_case_is_good() {
 #[case::bad_name("name: good", "name: Not Good")]
 #[case::unknown_dimension("batch*seq", "batch*seqs")]
 #[case::retention_overflows("batch*seq", "batch*seq*18446744073709551615")]
+#[case::unknown_holder("per: layer}", "per: layer, held_by: rust}")]
 #[case::retention_of_nothing("batch*seq", "0*seq")]
 #[case::no_full_collect("[uncollected, collected]", "[uncollected, collected: {generation: 1}]")]
 #[case::generation_three("[uncollected, collected]", "[uncollected, collected, collected: {generation: 3}]")]
@@ -255,6 +256,10 @@ fn a_program_lies_beside_its_case() {
     let torchleak_protocol::Program::File { path, .. } = program else { panic!("{program:?}") };
     assert_eq!(PathBuf::from(path), dir.join("own.py"));
 
+    let by_cpp = load(dir, "own.yaml", PROGRAM.replace("count: 3", "count: 3, held_by: c++").as_bytes());
+    let held = by_cpp.unwrap().prediction(torchleak_protocol::Device::Cpu).unwrap();
+    assert_eq!((held.device_bytes, held.cpp_bytes), (1024 * 4 * 8 * 3, 1024 * 4 * 8 * 3));
+
     let before = case.content_hash();
     fs::write(dir.join("own.py"), "def setup(ctx): pass\n").unwrap();
     assert_ne!(attempt(&dir.join("own.yaml")).unwrap().content_hash(), before);
@@ -271,15 +276,24 @@ fn a_program_lies_beside_its_case() {
     }
 }
 
-#[test]
-fn the_committed_schema_is_current() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("cases/schema.json");
-    let current = torchleak::case::schema_text();
+/// Compares a committed file with what the code makes of it, or writes it anew where that is asked for.
+fn is_current(file: &str, current: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
     if std::env::var_os("TORCHLEAK_BLESS").is_some() {
-        fs::write(&path, &current).unwrap();
+        fs::write(&path, current).unwrap();
     }
     let committed = fs::read_to_string(&path).unwrap_or_default();
-    assert!(committed == current, "cases/schema.json is old: run this test with TORCHLEAK_BLESS=1");
+    assert!(committed == current, "{file} is old: run this test with TORCHLEAK_BLESS=1");
+}
+
+#[test]
+fn the_committed_schema_is_current() {
+    is_current("cases/schema.json", &torchleak::case::schema_text());
+}
+
+#[test]
+fn the_committed_index_of_the_cases_is_current() {
+    is_current("cases/README.md", &torchleak::case::index(&Catalog::shipped().unwrap()));
 }
 
 #[test]

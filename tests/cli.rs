@@ -70,6 +70,7 @@ fn titan_lines_are_printed_for_every_arm() {
 #[case(&["run", "--torch", "banana"], "banana")]
 #[case(&["run", "--python", "python3", "--torch", "2.13.0"], "--torch")]
 #[case(&["run", "--all", "sac-stock"], "--all")]
+#[case(&["run", "--slow"], "--all")]
 #[case(&["run", "--deadline", "0"], "--deadline")]
 #[case(&["run", "--memory-limit", "much"], "--memory-limit")]
 #[case(&["run", "--format", "xml"], "xml")]

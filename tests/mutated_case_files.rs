@@ -21,7 +21,7 @@ checkpoint: {mode: selective, policy: [aten.mm.default], early_stop: true, prese
 compile: {disable: {api: torch._disable_dynamo, site: recompute-fn}, block: aot_eager}
 arms: [uncollected, collected, collected: {generation: 1}, periodic: {gc_freq: 5, generation: 0}]
 imports: cold
-retains: {tensors: [{name: block output, shape: [batch*seq, 2*dim], dtype: int64, per: layer, count: 2}], rng_states: 1}
+retains: {tensors: [{name: block output, shape: [batch*seq, 2*dim], dtype: int64, per: layer, count: 2, held_by: c++}], rng_states: 1}
 expect:
   - {torch: \">=2.6,<2.9\", python: \">=3.12\", device: cpu, verdict: reproduced}
   - {verdict: one-off}
@@ -146,8 +146,10 @@ fn mutate(bytes: &mut Vec<u8>, mutation: &Mutation) {
 
 #[test]
 fn ten_thousand_mutated_case_files_give_an_error_or_a_case() {
-    let mut seeds: Vec<String> =
-        Catalog::shipped().unwrap().cases().iter().map(|case| case.source.clone()).collect();
+    let shipped = Catalog::shipped().unwrap();
+    // A case in memory that names a program is always refused, so its mutations would test little.
+    let without_program = shipped.cases().iter().filter(|case| case.program_source.is_none());
+    let mut seeds: Vec<String> = without_program.map(|case| case.source.clone()).collect();
     // The shipped files are mostly comment and summary; a dense one is hit where it matters.
     seeds.extend([DENSE.to_owned(), DENSE.to_owned()]);
     let mut runner = proptest::test_runner::TestRunner::new(Config {

@@ -11,10 +11,13 @@ use support::{Context, case};
 const KEPT: &str = "kept = []\n";
 
 /// Name, what is at the top of the file, what a step does, and further keys of the case.
-const PROGRAMS: [(&str, &str, &str, &str); 12] = [
+const PROGRAMS: [(&str, &str, &str, &str); 15] = [
     ("clean", "", "", ""),
     ("leaks-in-c", "", "graph(ctx)", ""),
+    ("keeps-tensors-in-a-list", KEPT, "kept.append(torch.ones(25_000))", ""),
     ("keeps-a-tenth-of-its-prediction", KEPT, "kept.append(torch.ones(25_000))", BIG),
+    ("keeps-a-graph-in-a-cycle", "", "graph_in_cycle(ctx)", BY_CPP),
+    ("keeps-a-graph-in-a-cycle-once", "", "graph_in_cycle(ctx) if ctx.step == 1 else None", ""),
     ("leaves-a-little-garbage-once", "", "once(ctx, 1, 200_000)", BIG),
     ("leaves-garbage-at-the-end", "", "once(ctx, 5, 200_000)", ""),
     ("leaves-garbage-at-every-second-step", "", "once(ctx, 2, 200_000), once(ctx, 4, 200_000)", ""),
@@ -33,6 +36,10 @@ const PROGRAMS: [(&str, &str, &str, &str); 12] = [
 
 /// A prediction of 1 MB, far above what the program keeps.
 const BIG: &str = "retains: {tensors: [{name: payload, shape: [1000000], dtype: uint8, per: step}]}";
+
+/// A leaf that only C++ holds, and the sum of it that Python holds.
+const BY_CPP: &str = "retains: {tensors: [{name: leaf, shape: [250000], per: step, held_by: c++}, \
+                      {name: sum, shape: [], per: step}]}";
 
 /// What every program can use.
 const PROLOGUE: &str = "\
@@ -57,6 +64,10 @@ def once(ctx, step, size):
 def graph(ctx):
     leaf = ctx.torch.zeros(50_000, requires_grad=True)
     (leaf * leaf).sum().backward(create_graph=True)
+
+def graph_in_cycle(ctx):
+    one = [ctx.torch.zeros(250_000, requires_grad=True).sum()]
+    one.append(one)
 
 class Loss(Exception):
     pass
@@ -95,7 +106,14 @@ fn document() -> &'static Value {
 #[rstest]
 #[case("clean", "fixed", "the planted cycle of the positive control was detected")]
 #[case("leaks-in-c", "uncollectable", "when every step is followed by a full collect")]
-#[case("keeps-a-tenth-of-its-prediction", "uncollectable", "when every step is followed by a full collect")]
+#[case("keeps-tensors-in-a-list", "uncollectable", "when every step is followed by a full collect")]
+#[case("keeps-a-tenth-of-its-prediction", "inconclusive", "less than nine tenths of the predicted")]
+#[case(
+    "keeps-a-graph-in-a-cycle",
+    "reproduced",
+    "frees with them the predicted 1000000 bytes that C++ holds"
+)]
+#[case("keeps-a-graph-in-a-cycle-once", "one-off", "are kept by step 1 and not again")]
 #[case("leaves-a-little-garbage-once", "one-off", "kept by step 1 and not again")]
 #[case("leaves-garbage-at-the-end", "inconclusive", "too few steps follow")]
 #[case("leaves-garbage-at-every-second-step", "inconclusive", "too few steps follow")]
@@ -118,7 +136,7 @@ fn a_verdict_needs_every_source_to_agree(#[case] name: &str, #[case] verdict: &s
 
 #[rstest]
 #[case("leaks-in-c", "held by C++: autograd node AccumulateGrad")]
-#[case("keeps-a-tenth-of-its-prediction", "is held by module torchleak_case_program through `.kept[")]
+#[case("keeps-tensors-in-a-list", "is held by module torchleak_case_program through `.kept[")]
 fn what_no_collect_frees_is_explained_by_what_holds_it(#[case] name: &str, #[case] holder: &str) {
     let case = case(document(), name);
     let sentence = case["retained"]["sentences"][0].as_str().unwrap();

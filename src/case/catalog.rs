@@ -5,7 +5,7 @@ use std::path::Path;
 use include_dir::{Dir, include_dir};
 
 use super::{
-    Case, Origin,
+    Case, Origin, When,
     error::{CaseError, Problem},
     load, suggest,
 };
@@ -46,9 +46,13 @@ impl Catalog {
         &self.cases
     }
 
-    /// The cases that `run --all` runs.
-    pub fn always(&self) -> impl Iterator<Item = &Case> {
-        self.cases.iter().filter(|case| case.spec.when == super::When::Always)
+    /// The cases that `run --all` runs, with those that are `slow` where they are asked for.
+    pub fn all(&self, slow: bool) -> impl Iterator<Item = &Case> {
+        self.cases.iter().filter(move |case| match case.spec.when {
+            When::Always => true,
+            When::Slow => slow,
+            When::Named => false,
+        })
     }
 
     /// The case of that name.
@@ -168,11 +172,16 @@ mod tests {
     }
 
     #[test]
-    fn all_but_the_large_case_run_without_being_named() {
+    fn all_but_the_large_case_run_without_being_named_and_slow_ones_if_asked_for() {
         let shipped = Catalog::shipped().unwrap();
-        let always: Vec<&str> = shipped.always().map(Case::name).collect();
-        assert_eq!(always.len(), shipped.cases().len() - 1);
-        assert!(always.contains(&HEADLINE) && !always.contains(&"llama3-8b-2gib"));
+        let names = |slow| -> Vec<&str> { shipped.all(slow).map(Case::name).collect() };
+        let (quick, with_slow) = (names(false), names(true));
+        assert_eq!(with_slow.len(), shipped.cases().len() - 1);
+        assert!(!with_slow.contains(&"llama3-8b-2gib"));
+        for (name, is_quick) in [(HEADLINE, true), ("compile-graph-break", false)] {
+            assert_eq!(quick.contains(&name), is_quick, "{name}");
+            assert!(with_slow.contains(&name), "{name}");
+        }
     }
 
     #[test]

@@ -57,17 +57,24 @@ fn line(line: &Expectation) -> String {
     format!("{}: {}", line.conditions(), line.verdict)
 }
 
-fn when(case: &Case) -> &'static str {
+/// The word of `when:`.
+pub(super) fn when(case: &Case) -> &'static str {
     match case.spec.when {
         When::Always => "always",
+        When::Slow => "slow",
         When::Named => "named",
     }
 }
 
+/// What is held by what, in the summary's first sentence.
+pub(super) fn first_sentence(case: &Case) -> String {
+    let summary = case.spec.summary.split_whitespace().collect::<Vec<_>>().join(" ");
+    summary.split_inclusive(". ").next().unwrap_or_default().trim().to_owned()
+}
+
 /// The summary's first sentence and the predicted bytes.
 fn held(case: &Case) -> String {
-    let summary = case.spec.summary.split_whitespace().collect::<Vec<_>>().join(" ");
-    let first = summary.split_inclusive(". ").next().unwrap_or_default().trim().to_owned();
+    let first = first_sentence(case);
     let device = case.spec.device.devices().next().unwrap_or(Device::Cpu);
     match case.prediction(device) {
         Some(held) => format!("{first}\n{} bytes per step", held.total_bytes()),

@@ -13,6 +13,7 @@ mod check;
 mod error;
 mod expect;
 mod explain;
+mod index;
 mod list;
 mod load;
 mod model;
@@ -34,11 +35,14 @@ pub use arms::Arm;
 pub use catalog::{Catalog, HEADLINE};
 pub use error::{CaseError, Position, Problem};
 pub use expect::{Expectation, Range, Verdict};
+pub use index::index;
 pub use list::{list, list_json};
 pub use model::{BlockKind, Model, On, Replacement};
 pub use reference::Reference;
 pub use resolved::{Body, Resolved};
-pub use retains::{CPU_RNG_STATE, CUDA_RNG_STATE, Per, Prediction, Retains, Tensor, TensorDtype, Term};
+pub use retains::{
+    CPU_RNG_STATE, CUDA_RNG_STATE, HeldBy, Per, Prediction, Retains, Tensor, TensorDtype, Term,
+};
 pub use schema::{schema, schema_text};
 pub use size::Bytes;
 pub use spec::{DeviceChoice, Imports, Spec, When};

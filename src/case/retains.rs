@@ -42,6 +42,22 @@ pub struct Tensor {
     pub per: Per,
     /// How many of them. Default: 1.
     pub count: Option<u64>,
+    /// What holds it: whether a collect finds it as a tensor in garbage. Default: `python`.
+    #[serde(default)]
+    pub held_by: HeldBy,
+}
+
+/// What holds a retained tensor.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Deserialize, serde::Serialize, JsonSchema)]
+pub enum HeldBy {
+    /// A Python object that the collector can walk: the tensor itself is among the garbage.
+    #[default]
+    #[serde(rename = "python")]
+    Python,
+    /// C++, such as an autograd node or a saved variable, or a storage without a tensor: no tensor of
+    /// Python's is among the garbage, and only the allocator shows the bytes.
+    #[serde(rename = "c++")]
+    Cpp,
 }
 
 /// How often a tensor is kept.
@@ -226,6 +242,8 @@ pub struct Prediction {
     pub device_bytes: u64,
     /// Bytes of tensors on the host. On the CPU they come out of the same memory as `device_bytes`.
     pub host_bytes: u64,
+    /// The part of `device_bytes` that C++ holds, so that it is not among the tensors in garbage.
+    pub cpp_bytes: u64,
     /// The kinds of tensors that make up both.
     pub terms: Vec<Term>,
 }
@@ -248,6 +266,7 @@ pub struct Term {
     pub count: u64,
     /// Bytes of all of them.
     pub bytes: u64,
+    pub held_by: HeldBy,
 }
 
 /// Why a prediction cannot be evaluated.
@@ -272,11 +291,15 @@ impl Retains {
         device: Device,
     ) -> Result<Prediction, Fault> {
         let mut terms = Vec::new();
-        let mut device_bytes = 0_u64;
+        let (mut device_bytes, mut cpp_bytes) = (0_u64, 0_u64);
         for (index, tensor) in self.tensors.iter().enumerate() {
             let blame = |message| Fault { tensor: Some(index), message };
             let term = tensor.term(dims, dtype).map_err(blame)?;
             device_bytes = device_bytes.checked_add(term.bytes).ok_or_else(|| blame(too_large()))?;
+            if term.held_by == HeldBy::Cpp {
+                // It cannot overflow where the sum of all has not.
+                cpp_bytes += term.bytes;
+            }
             terms.push(term);
         }
         let blame = |message| Fault { tensor: None, message };
@@ -289,10 +312,11 @@ impl Retains {
             let count = per(Per::Layer, self.rng_states, dims).map_err(blame)?;
             let bytes = count.checked_mul(size).ok_or_else(|| blame(too_large()))?;
             host_bytes = host_bytes.checked_add(bytes).ok_or_else(|| blame(too_large()))?;
-            terms.push(Term { name: name.to_owned(), shape: vec![size], dtype: "uint8", count, bytes });
+            let (name, shape, held_by) = (name.to_owned(), vec![size], HeldBy::Python);
+            terms.push(Term { name, shape, dtype: "uint8", count, bytes, held_by });
         }
         device_bytes.checked_add(host_bytes).ok_or_else(|| blame(too_large()))?;
-        Ok(Prediction { device_bytes, host_bytes, terms })
+        Ok(Prediction { device_bytes, host_bytes, cpp_bytes, terms })
     }
 }
 
@@ -309,7 +333,8 @@ impl Tensor {
         if bytes == 0 {
             return Err(with_hint(format!("`{}` has 0 bytes", self.name), "leave out what is not kept"));
         }
-        Ok(Term { name: self.name.clone(), shape, dtype: dtype.name(), count, bytes })
+        let (name, dtype, held_by) = (self.name.clone(), dtype.name(), self.held_by);
+        Ok(Term { name, shape, dtype, count, bytes, held_by })
     }
 }
 

@@ -108,6 +108,8 @@ pub enum When {
     /// With `run --all` and when it is named.
     #[default]
     Always,
+    /// As `always`, but of all only with `run --all --slow`: it compiles, or imports torch anew.
+    Slow,
     /// Only when it is named.
     Named,
 }

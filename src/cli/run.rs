@@ -23,9 +23,12 @@ pub struct RunArgs {
     /// Shipped cases by name, or case files by path [default: the headline case]
     #[arg(value_name = "CASE")]
     cases: Vec<String>,
-    /// Run every shipped case that is not marked `when: named`
+    /// Run every shipped case that is marked neither `when: slow` nor `when: named`
     #[arg(long, conflicts_with = "cases")]
     all: bool,
+    /// With --all: also the cases that are marked `when: slow`, which compile or import torch anew
+    #[arg(long, requires = "all")]
+    slow: bool,
     #[command(flatten)]
     environment: EnvironmentArgs,
     /// How to print the results
@@ -44,7 +47,8 @@ pub struct RunArgs {
 const EXAMPLES: &str = "\
 Examples:
   torchleak run                                   the headline case on torch 2.13.0
-  torchleak run --all --torch 2.8.0               every case on another torch
+  torchleak run --all --torch 2.8.0               every quick case on another torch
+  torchleak run --all --slow                      those that compile or import torch anew, too
   torchleak run sac-stock --python .venv          your own environment, untouched
   torchleak run leak.yaml --format json           a case of your own, for a program to read";
 
@@ -111,7 +115,7 @@ fn run_cases(args: &RunArgs, cache: &CacheArgs) -> Result<Vec<CaseOutcome>, CliE
 fn selected(args: &RunArgs) -> Result<Vec<Case>, CliError> {
     let catalog = Catalog::shipped()?;
     if args.all {
-        return Ok(catalog.always().cloned().collect());
+        return Ok(catalog.all(args.slow).cloned().collect());
     }
     let headline = [HEADLINE.to_owned()];
     Ok(catalog.select(if args.cases.is_empty() { &headline } else { &args.cases })?)

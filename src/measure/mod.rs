@@ -8,5 +8,7 @@ mod series;
 mod slope;
 
 pub use recording::{Loss, Recording};
-pub use series::{GarbagePerStep, Place, Series, garbage_per_step, level_gap, step_losses_differ};
+pub use series::{
+    GarbagePerStep, Place, Series, freeing_steps, garbage_per_step, level_gap, step_losses_differ,
+};
 pub use slope::theil_sen;

@@ -93,6 +93,11 @@ impl Series {
         median(&mut self.freed.clone())
     }
 
+    /// Bytes of live tensors after the last step.
+    pub fn last_census(&self) -> Option<f64> {
+        Some(self.census.last()?.1)
+    }
+
     /// Bytes that a typical step adds.
     pub fn typical_step(&self) -> Option<f64> {
         typical_step(&self.levels)
@@ -111,6 +116,16 @@ fn typical_step(levels: &[(u32, f64)]) -> Option<f64> {
 /// what torch and Python keep for themselves cancels out.
 pub fn level_gap(higher: &Series, lower: &Series) -> Option<f64> {
     Some(higher.levels.last()?.1 - lower.levels.last()?.1)
+}
+
+/// The steps whose collection freed more than so many bytes, each with what it freed; the warm-up is
+/// included.
+pub fn freeing_steps(recording: &Recording, place: Place, more_than: f64) -> Vec<(u32, f64)> {
+    let freed = |record: &StepRecord| {
+        let after = &record.collected.as_ref()?.memory;
+        Some((record.step, place.bytes(&record.memory)? as f64 - place.bytes(after)? as f64))
+    };
+    recording.steps.iter().filter_map(freed).filter(|(_, freed)| *freed > more_than).collect()
 }
 
 /// What the diagnosis run found per step.

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use comfy_table::{Attribute, Cell, CellAlignment, Color, Table, presets};
 
 use crate::bytes::human;
-use crate::case::Verdict;
+use crate::case::{HeldBy, Verdict};
 use crate::cycles::Diagnosis;
 use crate::measure::Recording;
 use crate::run::{CaseOutcome, Outcome};
@@ -84,14 +84,17 @@ fn verdict_line(outcome: &CaseOutcome, colour: bool) -> String {
 
 fn numbers_line(outcome: &CaseOutcome, numbers: &crate::verdict::Numbers) -> String {
     let predicted = match numbers.predicted {
-        Some(bytes) => format!("{bytes} bytes predicted"),
+        Some(predicted) => format!("{} bytes predicted", predicted.total),
         None => "nothing predicted".to_owned(),
     };
     let terms = outcome.prediction.as_ref().map(|prediction| {
         let terms: Vec<String> = prediction
             .terms
             .iter()
-            .map(|term| format!("{} x {:?} {} {}", term.count, term.shape, term.dtype, term.name))
+            .map(|term| {
+                let holder = if term.held_by == HeldBy::Cpp { ", held by C++" } else { "" };
+                format!("{} x {:?} {} {}{holder}", term.count, term.shape, term.dtype, term.name)
+            })
             .collect();
         format!(" ({})", terms.join(" + "))
     });

@@ -28,6 +28,7 @@ fn case(outcome: &CaseOutcome) -> Value {
         Outcome::Skipped { .. } | Outcome::Interrupted => None,
     };
     let numbers = outcome.numbers();
+    let predicted = numbers.and_then(|numbers| numbers.predicted);
     json!({
         "name": outcome.name,
         "verdict": verdict,
@@ -36,7 +37,8 @@ fn case(outcome: &CaseOutcome) -> Value {
         "reason": outcome.reason(),
         "expected": outcome.expected.map(|verdict| verdict.word()),
         "ok": outcome.is_ok(),
-        "predicted_bytes_per_step": numbers.and_then(|numbers| numbers.predicted),
+        "predicted_bytes_per_step": predicted.map(|predicted| predicted.total),
+        "predicted_garbage_bytes_per_step": predicted.map(|predicted| predicted.in_garbage),
         "garbage_bytes_per_step": numbers.map(|numbers| numbers.garbage.bytes),
         "garbage_objects_per_step": numbers.map(|numbers| numbers.garbage.objects),
         "growth_bytes_per_step": numbers.map(|numbers| numbers.growth.round() as i64),

@@ -6,7 +6,7 @@ use super::control::{ControlResults, place};
 use super::{ArmOutcome, Outcome};
 use crate::case::{Prediction, Resolved, Verdict};
 use crate::measure::{Place, Recording};
-use crate::verdict::{Evidence, Judgement, judge};
+use crate::verdict::{Evidence, Judgement, Predicted, judge};
 use crate::worker::{Ending, tail};
 
 /// How many lines of a failed arm's traceback or output the reason shows; its log has the rest.
@@ -55,13 +55,14 @@ fn first_failure(arms: &[ArmOutcome], log: &str) -> Option<String> {
 ///
 /// On a GPU that is the device's memory, unless all that the case retains lies on the host, as the
 /// random-number states of a checkpoint do.
-fn judged_memory(prediction: Option<&Prediction>, device: Device) -> (Place, Option<u64>) {
-    match (prediction, device) {
-        (None, _) => (place(device), None),
-        (Some(prediction), Device::Cpu) => (Place::Host, Some(prediction.total_bytes())),
-        (Some(prediction), Device::Cuda) if prediction.device_bytes == 0 => {
-            (Place::Host, Some(prediction.host_bytes))
-        }
-        (Some(prediction), Device::Cuda) => (Place::Device, Some(prediction.device_bytes)),
-    }
+fn judged_memory(prediction: Option<&Prediction>, device: Device) -> (Place, Option<Predicted>) {
+    let Some(prediction) = prediction else { return (place(device), None) };
+    let (place, total) = match device {
+        Device::Cpu => (Place::Host, prediction.total_bytes()),
+        Device::Cuda if prediction.device_bytes == 0 => (Place::Host, prediction.host_bytes),
+        Device::Cuda => (Place::Device, prediction.device_bytes),
+    };
+    // What C++ holds is part of the device's bytes, which are among the total wherever there are any.
+    let in_garbage = total.saturating_sub(prediction.cpp_bytes);
+    (place, Some(Predicted { total, in_garbage }))
 }

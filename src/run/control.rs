@@ -3,7 +3,7 @@
 use torchleak_protocol::{ArmSpec, Collection, Device, Policy, Program, Start};
 
 use crate::measure::{Place, Recording};
-use crate::verdict::{CONTROL_BYTES, Control, Evidence, control_found};
+use crate::verdict::{CONTROL_BYTES, Control, Evidence, Predicted, control_found};
 use crate::worker::Ending;
 
 const STEPS: u32 = 6;
@@ -71,7 +71,7 @@ impl ControlArms {
             steps: STEPS,
             warmup: WARMUP,
             place,
-            predicted: Some(CONTROL_BYTES),
+            predicted: Some(Predicted::held_by_python(CONTROL_BYTES)),
             tolerance: None,
             control: None,
         }))

@@ -93,7 +93,8 @@ impl RunFolder {
         std::fs::write(self.path.join("control.jsonl"), control)?;
         let numbers = outcome.numbers().map(|numbers| {
             serde_json::json!({
-                "predicted_bytes_per_step": numbers.predicted,
+                "predicted_bytes_per_step": numbers.predicted.map(|predicted| predicted.total),
+                "predicted_garbage_bytes_per_step": numbers.predicted.map(|predicted| predicted.in_garbage),
                 "garbage_bytes_per_step": numbers.garbage.bytes,
                 "garbage_objects_per_step": numbers.garbage.objects,
                 "growth_bytes_per_step": numbers.growth,

@@ -1,9 +1,9 @@
 //! The rules.
 
 use crate::bytes::human;
-use crate::measure::{Place, Recording, step_losses_differ};
+use crate::measure::{Place, Recording, freeing_steps, step_losses_differ};
 
-use super::{Control, Numbers, Verdict};
+use super::{Control, Numbers, Predicted, Verdict};
 
 /// Growth of at most this many bytes per step is flat, unless a case says otherwise.
 ///
@@ -33,7 +33,7 @@ pub struct Evidence<'a> {
     /// The memory in which retention is predicted, or that of the device where none is.
     pub place: Place,
     /// Bytes per step that the case says are retained there.
-    pub predicted: Option<u64>,
+    pub predicted: Option<Predicted>,
     /// Bytes per step below which the case wants growth to count as flat.
     pub tolerance: Option<u64>,
     /// What the positive control showed in the same environment and host. None for the control itself.
@@ -133,9 +133,15 @@ fn decide_flat(evidence: &Evidence<'_>, numbers: &Numbers, tolerance: f64) -> (V
         ));
     }
     if garbage.total as f64 > tolerance || garbage.steps > 0 {
-        return decide_once(evidence, numbers);
+        return decide_once(evidence, numbers, tolerance, Once::tensors(garbage.total as f64));
     }
-    if let Some(reason) = not_fixed(evidence, numbers, tolerance) {
+    if let Some(reason) = not_flat(evidence, numbers, tolerance) {
+        return inconclusive(reason);
+    }
+    if let Some(once) = kept_outside_garbage(evidence, numbers, tolerance) {
+        return decide_once(evidence, numbers, tolerance, once);
+    }
+    if let Some(reason) = not_controlled(evidence) {
         return inconclusive(reason);
     }
     let seen = if garbage.total == 0 {
@@ -153,8 +159,8 @@ fn decide_flat(evidence: &Evidence<'_>, numbers: &Numbers, tolerance: f64) -> (V
     )
 }
 
-/// Why flat memory is not enough to call a case fixed.
-fn not_fixed(evidence: &Evidence<'_>, numbers: &Numbers, tolerance: f64) -> Option<String> {
+/// Why memory may not be as flat as it looks.
+fn not_flat(evidence: &Evidence<'_>, numbers: &Numbers, tolerance: f64) -> Option<String> {
     if numbers.garbage.elsewhere > 0 {
         return Some(format!(
             "memory stays flat where it is judged, but {} of tensors were in garbage in other memory",
@@ -177,6 +183,11 @@ fn not_fixed(evidence: &Evidence<'_>, numbers: &Numbers, tolerance: f64) -> Opti
             ));
         }
     }
+    None
+}
+
+/// Why nothing that stays flat here can be called fixed.
+fn not_controlled(evidence: &Evidence<'_>) -> Option<String> {
     match evidence.control {
         Some(Control::Detected) => None,
         Some(Control::Missed(reason)) => {
@@ -186,30 +197,64 @@ fn not_fixed(evidence: &Evidence<'_>, numbers: &Numbers, tolerance: f64) -> Opti
     }
 }
 
-/// Tensors were in garbage at one step after the warm-up at most: they are kept once, if the steps that
-/// follow are enough to say so and the allocator shows it.
-fn decide_once(evidence: &Evidence<'_>, numbers: &Numbers) -> (Verdict, String) {
-    let garbage = &numbers.garbage;
-    let (once, last) = (garbage.total as f64, garbage.last.unwrap_or(0));
+/// What is kept once.
+#[derive(Debug, Clone, Copy)]
+struct Once {
+    bytes: f64,
+    /// What they are, for a person.
+    what: &'static str,
+}
+
+impl Once {
+    fn tensors(bytes: f64) -> Self {
+        Self { bytes, what: "of tensors" }
+    }
+}
+
+/// What is kept in flat arms though no tensor is in garbage: live tensors of the one arm that the other no
+/// longer has, or bytes alone that collects freed. C++ can hold both, as it does a leaf and its gradient.
+fn kept_outside_garbage(evidence: &Evidence<'_>, numbers: &Numbers, tolerance: f64) -> Option<Once> {
+    if numbers.census_gap > tolerance {
+        return Some(Once::tensors(numbers.census_gap));
+    }
+    let steps = f64::from(evidence.steps);
+    let explained = tolerance * steps + OBJECT_BYTES * steps * numbers.garbage.objects as f64;
+    let freed: f64 =
+        freeing_steps(evidence.collected, evidence.place, tolerance).iter().map(|(_, freed)| freed).sum();
+    // A buffer that a thread still has in one arm is no leak: no collect frees it in the other.
+    let is_kept = numbers.gap > explained && freed >= (1.0 - APART) * numbers.gap;
+    is_kept.then_some(Once { bytes: numbers.gap, what: "outside tensors" })
+}
+
+/// Something is kept at one step after the warm-up at most: it is kept once, if the steps that follow are
+/// enough to say so and the allocator shows it.
+fn decide_once(evidence: &Evidence<'_>, numbers: &Numbers, tolerance: f64, once: Once) -> (Verdict, String) {
+    let Once { bytes, what } = once;
+    let kept = human(bytes);
+    let freeing = freeing_steps(evidence.collected, evidence.place, tolerance);
+    let Some(last) = numbers.garbage.last.max(freeing.last().map(|(step, _)| *step)) else {
+        return inconclusive(format!(
+            "without collection {kept} {what} are alive at the end that are not alive with it, and no collect frees them",
+        ));
+    };
     if evidence.steps - last.min(evidence.steps) < last {
         return inconclusive(format!(
-            "a collect finds {} of tensors in garbage at step {last}, and too few steps follow to say whether that \
-             repeats: raise `steps`",
-            human(once),
+            "a collect frees {kept} {what} at step {last}, and too few steps follow to say whether that repeats: raise \
+             `steps`",
         ));
     }
-    if numbers.gap < (1.0 - APART) * once {
+    if numbers.gap < (1.0 - APART) * bytes {
         return inconclusive(format!(
-            "a collect finds {} of tensors in garbage by step {last}, but without collection memory ends only {} higher",
-            human(once),
+            "a collect finds {kept} {what} by step {last}, but without collection memory ends only {} higher",
             human(numbers.gap),
         ));
     }
     (
         Verdict::OneOff,
         format!(
-            "{} of tensors are kept by step {last} and not again: memory stays flat after it, and a collect frees them",
-            human(once),
+            "{kept} {what} are kept by step {last} and not again: without collection memory ends {} higher and stays \
+             flat after that step, and a collect frees it",
+            human(numbers.gap),
         ),
     )
 }
@@ -218,39 +263,64 @@ fn decide_once(evidence: &Evidence<'_>, numbers: &Numbers) -> (Verdict, String) 
 fn decide_growth(numbers: &Numbers, tolerance: f64) -> (Verdict, String) {
     let Some(predicted) = numbers.predicted else { return decide_unpredicted_growth(numbers) };
     let Numbers { growth, freed, garbage, .. } = numbers;
-    let wanted = predicted as f64;
-    if garbage.range != (predicted, predicted) {
+    let Predicted { total, in_garbage } = predicted;
+    if garbage.range != (in_garbage, in_garbage) {
         return inconclusive(format!(
-            "{predicted} bytes of tensors per step are predicted in garbage and {} were found",
+            "{in_garbage} bytes of tensors per step are predicted in garbage and {} were found",
             exact_range(garbage.range),
         ));
     }
-    let least = (1.0 - APART) * wanted;
+    let least = (1.0 - APART) * total as f64;
     if *growth < least || *freed < least {
         return inconclusive(format!(
             "memory grows by {} per step and each collect frees {}, not both nine tenths of the predicted {}",
             human(*growth),
             human(*freed),
-            human(wanted),
+            human(total as f64),
         ));
     }
-    let most = (1.0 + APART) * wanted + OBJECT_BYTES * garbage.objects as f64 + tolerance;
-    if *growth > most {
-        return inconclusive(format!(
-            "memory grows by {} per step, more than the predicted {} and {} garbage objects explain",
-            human(*growth),
-            human(wanted),
-            garbage.objects,
-        ));
+    if let Some(reason) = more_than_predicted(numbers, total, tolerance) {
+        return inconclusive(reason);
     }
     (
         Verdict::Reproduced,
         format!(
-            "a collect finds exactly the predicted {predicted} bytes of tensors in garbage at every step; without \
-             collection memory grows by {} per step, with it memory stays flat",
+            "{}; without collection memory grows by {} per step, with it memory stays flat",
+            found_as_predicted(predicted),
             human(*growth),
         ),
     )
+}
+
+/// What a collect did, where all of it is as predicted.
+fn found_as_predicted(predicted: Predicted) -> String {
+    let Predicted { total, in_garbage } = predicted;
+    let exactly = format!(
+        "a collect finds exactly the predicted {in_garbage} bytes of tensors in garbage at every step"
+    );
+    match (in_garbage, predicted.held_by_cpp()) {
+        (_, 0) => exactly,
+        (0, _) => {
+            format!(
+                "a collect finds no tensor in garbage and frees the predicted {total} bytes, which C++ holds"
+            )
+        }
+        (_, by_cpp) => format!("{exactly}, and frees with them the predicted {by_cpp} bytes that C++ holds"),
+    }
+}
+
+/// Says so if memory grows by more than the prediction and Python's own garbage objects explain.
+fn more_than_predicted(numbers: &Numbers, total: u64, tolerance: f64) -> Option<String> {
+    let Numbers { growth, garbage, .. } = numbers;
+    let most = (1.0 + APART) * total as f64 + OBJECT_BYTES * garbage.objects as f64 + tolerance;
+    (*growth > most).then(|| {
+        format!(
+            "memory grows by {} per step, more than the predicted {} and {} garbage objects explain",
+            human(*growth),
+            human(total as f64),
+            garbage.objects,
+        )
+    })
 }
 
 /// As [`decide_growth`], where the case does not say how much: what grows must be what a collect frees.
@@ -280,24 +350,39 @@ fn decide_unpredicted_growth(numbers: &Numbers) -> (Verdict, String) {
     )
 }
 
-/// Both arms grow: uncollectable, if collecting changes next to nothing.
+/// Both arms grow: uncollectable, if collecting changes next to nothing and a prediction is met.
 fn decide_uncollected_growth(numbers: &Numbers, tolerance: f64) -> (Verdict, String) {
-    let Numbers { growth, growth_collected, .. } = *numbers;
-    if (growth - growth_collected).abs() <= (APART * growth).max(tolerance) {
-        return (
-            Verdict::Uncollectable,
-            format!(
-                "memory grows by {} per step, and by {} per step when every step is followed by a full collect",
-                human(growth),
-                human(growth_collected),
-            ),
-        );
+    let Numbers { growth, growth_collected, predicted, .. } = *numbers;
+    if (growth - growth_collected).abs() > (APART * growth).max(tolerance) {
+        return inconclusive(format!(
+            "memory grows by {} per step, and a full collect after each step frees only a part: {} per step stay",
+            human(growth),
+            human(growth_collected),
+        ));
     }
-    inconclusive(format!(
-        "memory grows by {} per step, and a full collect after each step frees only a part: {} per step stay",
-        human(growth),
-        human(growth_collected),
-    ))
+    if let Some(Predicted { total, .. }) = predicted {
+        if growth < (1.0 - APART) * total as f64 {
+            return inconclusive(format!(
+                "memory grows by {} per step and no collect frees it, which is less than nine tenths of the predicted {}",
+                human(growth),
+                human(total as f64),
+            ));
+        }
+        if let Some(reason) = more_than_predicted(numbers, total, tolerance) {
+            return inconclusive(format!("{reason}, and no collect frees it"));
+        }
+    }
+    let as_predicted =
+        predicted.map_or_else(String::new, |predicted| format!(": {} bytes are predicted", predicted.total));
+    (
+        Verdict::Uncollectable,
+        format!(
+            "memory grows by {} per step, and by {} per step when every step is followed by a full \
+             collect{as_predicted}",
+            human(growth),
+            human(growth_collected),
+        ),
+    )
 }
 
 fn exact_range((least, most): (u64, u64)) -> String {

@@ -13,6 +13,8 @@ const WARMUP: u32 = 2;
 struct Leak {
     /// Tensor bytes that each step leaves in garbage.
     garbage: u64,
+    /// Bytes that each step leaves behind C++, where a collect frees them and no census sees them.
+    unseen: u64,
     /// Bytes that each step leaves and no collect frees.
     stuck: u64,
     /// Tensor bytes that one step leaves in garbage once.
@@ -25,7 +27,7 @@ struct Leak {
 
 impl Default for Leak {
     fn default() -> Self {
-        Self { garbage: 0, stuck: 0, once: None, warmup_spike: 0, noise: vec![0; STEPS as usize] }
+        Self { garbage: 0, unseen: 0, stuck: 0, once: None, warmup_spike: 0, noise: vec![0; STEPS as usize] }
     }
 }
 
@@ -43,7 +45,12 @@ fn census(bytes: u64) -> Census {
 }
 
 impl Leak {
+    /// Bytes that a collect after that step frees.
     fn left_at(&self, step: u32) -> u64 {
+        self.unseen + self.in_garbage_at(step)
+    }
+
+    fn in_garbage_at(&self, step: u32) -> u64 {
         self.garbage + self.once.filter(|(at, _)| *at == step).map_or(0, |(_, bytes)| bytes)
     }
 
@@ -88,7 +95,7 @@ impl Leak {
             loss_is: None,
             foreign_collections: 0,
             objects: 100,
-            census: census(self.left_at(step)),
+            census: census(self.in_garbage_at(step)),
             shared: Census::new(),
             cycles: None,
             retained: None,
@@ -96,13 +103,17 @@ impl Leak {
         Recording { garbage: garbage.collect(), ..Recording::default() }
     }
 
-    fn judged(&self, predicted: Option<u64>, control: Option<&Control>) -> Judgement {
+    fn judged(&self, predicted: Option<Predicted>, control: Option<&Control>) -> Judgement {
         let (uncollected, collected, garbage) = (self.arm(false), self.arm(true), self.diagnosis());
-        judge(&evidence(&uncollected, &collected, &garbage, predicted, control))
+        judge(&Evidence { predicted, ..evidence(&uncollected, &collected, &garbage, None, control) })
+    }
+
+    fn verdict_with(&self, total: u64, in_garbage: u64) -> Verdict {
+        self.judged(Some(Predicted { total, in_garbage }), Some(&Control::Detected)).verdict
     }
 
     fn verdict(&self, predicted: Option<u64>) -> Verdict {
-        self.judged(predicted, Some(&Control::Detected)).verdict
+        self.judged(predicted.map(Predicted::held_by_python), Some(&Control::Detected)).verdict
     }
 }
 
@@ -121,7 +132,7 @@ fn evidence<'a>(
         steps: STEPS,
         warmup: WARMUP,
         place: Place::Host,
-        predicted,
+        predicted: predicted.map(Predicted::held_by_python),
         tolerance: None,
         control,
     }
@@ -222,6 +233,36 @@ proptest! {
     }
 
     #[test]
+    fn a_prediction_of_what_no_collect_frees_must_be_met_by_the_growth(stuck in 100_000_u64..1 << 30) {
+        let leak = Leak { stuck, ..Leak::default() };
+        let judged = |total| {
+            let judgement = leak.judged(Some(Predicted { total, in_garbage: 0 }), Some(&Control::Detected));
+            (judgement.verdict, judgement.reason)
+        };
+        prop_assert_eq!(judged(stuck / 100 * 95).0, Verdict::Uncollectable);
+        prop_assert_eq!(judged(stuck / 100 * 105).0, Verdict::Uncollectable);
+        for (total, why) in [(2 * stuck, "less than nine tenths of the predicted"), (stuck / 3, "more than the predicted")] {
+            let (verdict, reason) = judged(total);
+            prop_assert_eq!(verdict, Verdict::Inconclusive);
+            prop_assert!(reason.contains(why), "{}", reason);
+        }
+    }
+
+    #[test]
+    fn what_c_plus_plus_holds_is_predicted_apart_from_what_is_in_garbage(
+        garbage in 0..1_u64 << 30, unseen in 100_000_u64..1 << 30,
+    ) {
+        let leak = Leak { garbage, unseen, ..Leak::default() };
+        let total = garbage + unseen;
+        prop_assert_eq!(leak.verdict_with(total, garbage), Verdict::Reproduced);
+        prop_assert_eq!(leak.verdict_with(total, garbage + 1), Verdict::Inconclusive, "garbage is exact");
+        prop_assert_eq!(leak.verdict_with(total, total), Verdict::Inconclusive, "not all of it is in garbage");
+        prop_assert_eq!(leak.verdict_with(garbage + 2 * total, garbage), Verdict::Inconclusive, "memory grows too little");
+        prop_assert_eq!(leak.verdict_with(garbage + unseen / 3, garbage) == Verdict::Reproduced,
+            total as f64 <= 1.1 * (garbage + unseen / 3) as f64 + 100.0 * 512.0 + 4096.0, "memory grows too much");
+    }
+
+    #[test]
     fn growth_of_which_a_collect_frees_a_part_is_inconclusive(garbage in 1_u64 << 20..1 << 30) {
         let leak = Leak { garbage, stuck: garbage, ..Leak::default() };
         prop_assert_eq!(leak.verdict(None), Verdict::Inconclusive);
@@ -250,6 +291,50 @@ proptest! {
         prop_assert_eq!(judgement.verdict, Verdict::Error);
         prop_assert!(judgement.reason.contains(&format!("at step {}", step + 1)), "{}", judgement.reason);
     }
+}
+
+/// A clean run in which a collect after `step` frees bytes that no census of garbage shows.
+fn freed_once(step: u32, bytes: u64, live_tensors: u64) -> Judgement {
+    changed(|uncollected, collected, _| {
+        for record in uncollected.steps.iter_mut().filter(|record| record.step >= step) {
+            raise(&mut record.memory, bytes);
+            record.census = census(live_tensors);
+        }
+        raise(&mut collected.steps[step as usize - 1].memory, bytes);
+    })
+}
+
+proptest! {
+    #[test]
+    fn what_c_plus_plus_keeps_once_is_one_off_and_never_fixed(
+        step in 1..=STEPS, bytes in 1_u64 << 20..1 << 30, live in 0..=10_u64,
+    ) {
+        let judgement = freed_once(step, bytes, bytes / 10 * live);
+        let wanted = if step <= STEPS / 2 { Verdict::OneOff } else { Verdict::Inconclusive };
+        prop_assert_eq!(judgement.verdict, wanted, "{}", judgement.reason);
+        prop_assert_eq!(judgement.reason.contains("outside tensors"), live == 0, "{}", judgement.reason);
+    }
+}
+
+#[test]
+fn what_garbage_objects_take_themselves_is_not_kept_once() {
+    assert_eq!(freed_once(1, u64::from(STEPS) * 100 * 512, 0).verdict, Verdict::Fixed);
+}
+
+#[test]
+fn a_buffer_that_one_arm_still_has_and_no_collect_frees_is_nothing_that_is_kept() {
+    let judgement =
+        changed(|uncollected, _, _| raise(&mut uncollected.steps[STEPS as usize - 1].memory, 1 << 20));
+    assert_eq!(judgement.verdict, Verdict::Fixed, "{}", judgement.reason);
+}
+
+#[test]
+fn tensors_that_one_arm_still_has_and_no_collect_frees_are_inconclusive() {
+    let judgement = changed(|uncollected, _, _| {
+        uncollected.steps[STEPS as usize - 1].census = census(1 << 20);
+    });
+    assert_eq!(judgement.verdict, Verdict::Inconclusive, "{}", judgement.reason);
+    assert!(judgement.reason.contains("no collect frees them"), "{}", judgement.reason);
 }
 
 #[test]

@@ -5,8 +5,10 @@
 mod control;
 mod judge;
 mod numbers;
+mod predicted;
 
 pub use crate::case::Verdict;
 pub use control::{CONTROL_BYTES, Control, control_found};
 pub use judge::{Evidence, Judgement, judge};
 pub use numbers::Numbers;
+pub use predicted::Predicted;

@@ -2,13 +2,13 @@
 
 use crate::measure::{GarbagePerStep, Series, garbage_per_step, level_gap};
 
-use super::Evidence;
+use super::{Evidence, Predicted};
 
 /// What the arms of a case measured, in bytes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Numbers {
     /// The declared retention per step, where one is declared.
-    pub predicted: Option<u64>,
+    pub predicted: Option<Predicted>,
     /// What the uncollected arm grows by per step.
     pub growth: f64,
     /// What a typical step of the uncollected arm adds: near 0 where one jump makes the growth.
@@ -26,6 +26,8 @@ pub struct Numbers {
     pub garbage: GarbagePerStep,
     /// How much higher the uncollected arm ends than the collected one.
     pub gap: f64,
+    /// How many more bytes of live tensors that Python knows of the uncollected arm ends with.
+    pub census_gap: f64,
 }
 
 impl Numbers {
@@ -47,6 +49,7 @@ impl Numbers {
             freed: collected.freed_per_collect().ok_or("the collected arm reported no collection")?,
             garbage,
             gap: level_gap(&uncollected, &collected).ok_or("an arm reported no level")?,
+            census_gap: uncollected.last_census().unwrap_or(0.0) - collected.last_census().unwrap_or(0.0),
         })
     }
 }

@@ -90,16 +90,23 @@ pub fn skipped(what: &str, reason: &str) {
     let _ = writeln!(std::io::stderr(), "SKIPPED {what}: {reason}");
 }
 
-/// The name of a shipped case, by its file, if it runs without being named. One that does not is
-/// skipped visibly.
-pub fn always_runs(file: &Path) -> Option<String> {
+/// The name of a shipped case, by its file, if `run --all` runs it, with `--slow` or without. One that it
+/// does not run is skipped visibly.
+pub fn runs_among_all(file: &Path, slow: bool) -> Option<String> {
     let name = file.file_stem().unwrap().to_str().unwrap().to_owned();
-    if std::fs::read_to_string(file).unwrap().lines().any(|line| line == "when: named") {
-        skipped(
-            &name,
-            "it runs only when named; `torchleak run` with its name takes minutes and its `memory`",
-        );
-        return None;
-    }
-    Some(name)
+    let text = std::fs::read_to_string(file).unwrap();
+    let reason = match text.lines().find_map(|line| line.strip_prefix("when: ")) {
+        Some("named") => {
+            "it runs only when named; `torchleak run` with its name takes minutes and its `memory`"
+        }
+        Some("slow") if !slow => "it runs with `--slow`, and this test is about what runs without",
+        _ => return Some(name),
+    };
+    skipped(&name, reason);
+    None
+}
+
+/// Whether a shipped case trains torchleak's own model.
+pub fn has_own_model(file: &Path) -> bool {
+    std::fs::read_to_string(file).unwrap().lines().any(|line| line.starts_with("model: "))
 }

@@ -130,7 +130,7 @@ pub fn run(args: &MatrixArgs, cache: &CacheArgs) -> Result<ExitCode, CliError> {
 fn selected(args: &MatrixArgs) -> Result<Vec<Case>, CliError> {
     let catalog = Catalog::shipped()?;
     if args.all {
-        return Ok(catalog.always().cloned().collect());
+        return Ok(catalog.all(args.slow).cloned().collect());
     }
     let headline = [HEADLINE.to_owned()];
     Ok(catalog.select(if args.cases.is_empty() { &headline } else { &args.cases })?)

@@ -15,11 +15,10 @@ use crate::case::{Case, Catalog};
 use crate::environment::{EnvironmentArgs, Managed, OnStderr, Progress};
 use crate::exit_code::ExitCode;
 use crate::report::{ProgressWatcher, bisect_document, bisect_line, bisect_text};
-use crate::run::Watcher;
 use crate::say::say;
 use crate::versions::{
-    BisectError, BisectReport, BisectWatcher, Bisection, Find, Ran, Releases, Source, SourceArgs, State,
-    between, direction,
+    BisectError, BisectReport, BisectWatcher, Bisection, CellWatcher, Find, Ran, Releases, Source,
+    SourceArgs, State, between, direction,
 };
 
 #[derive(Debug, Args)]
@@ -183,7 +182,7 @@ impl BisectWatcher for OnStandardError {
         &self.environment
     }
 
-    fn run(&mut self) -> Box<dyn Watcher + '_> {
+    fn run(&mut self) -> Box<dyn CellWatcher + '_> {
         Box::new(ProgressWatcher::new(|_| {}))
     }
 

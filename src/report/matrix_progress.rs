@@ -9,13 +9,12 @@ use crate::case::Verdict;
 use crate::environment::Progress;
 use crate::run::{ArmOutcome, CaseOutcome, Watcher};
 use crate::say::say;
-use crate::versions::{Cell, Column, MatrixWatcher, minor};
+use crate::versions::{Cell, CellWatcher, Column, MatrixWatcher, minor};
 
 /// Two bars on a terminal, plain lines elsewhere.
 #[derive(Debug)]
 pub struct MatrixProgress {
     cells: Option<ProgressBar>,
-    arms: Arms,
 }
 
 /// Hears how environments are made, beside the cells that run.
@@ -39,7 +38,7 @@ pub fn matrix_progress(cells: usize) -> (MatrixProgress, FetchProgress) {
         )
     });
     let (cells, fetching) = bars.unzip();
-    (MatrixProgress { arms: Arms(cells.clone()), cells }, FetchProgress(fetching))
+    (MatrixProgress { cells }, FetchProgress(fetching))
 }
 
 impl Drop for MatrixProgress {
@@ -65,36 +64,50 @@ impl MatrixProgress {
 
 impl MatrixWatcher for MatrixProgress {
     fn column(&mut self, column: &Column, cases: usize) {
-        let label = &column.candidate.label;
+        let version = format!("torch {}, Python 3.{}", column.candidate.label, column.python_minor);
         match &self.cells {
-            Some(bar) => {
-                bar.set_message(format!("torch {label}, Python 3.{}: importing", column.python_minor))
-            }
-            None => say(&format!("matrix: torch {label}, Python 3.{}: {cases} cases", column.python_minor)),
+            Some(bar) => bar.set_message(format!("{version}: importing torch")),
+            None => say(&format!("matrix: {version}: {cases} cases")),
         }
     }
 
-    fn run(&mut self) -> &mut dyn Watcher {
-        &mut self.arms
+    fn note(&mut self, note: &str) {
+        self.say(&format!("matrix: {note}"));
     }
+}
 
+impl CellWatcher for MatrixProgress {
     fn cell(&mut self, cell: &Cell) {
         if let Some(bar) = &self.cells {
             bar.inc(1);
         }
         let word = cell.verdict.map_or("no verdict", Verdict::word);
         let surprise = if cell.ok { "" } else { " (not as expected)" };
-        let time = if cell.cached { "cached".to_owned() } else { format!("{:.1} s", cell.seconds) };
-        let python = minor(&cell.python);
-        self.say(&format!(
-            "matrix: {}, torch {}, Python {python}: {word}{surprise}, {time}",
-            cell.case, cell.label
-        ));
+        let time = if cell.cached { "from the cache".to_owned() } else { format!("{:.1} s", cell.seconds) };
+        let version = format!("torch {}, Python {}", cell.label, minor(&cell.python));
+        self.say(&format!("matrix: {version}: {}: {word}{surprise}, {time}", cell.case));
+    }
+}
+
+impl Watcher for MatrixProgress {
+    fn planned(&mut self, _arms: usize) {}
+
+    fn host(&mut self, _event: &HostEvent) {}
+
+    fn event(&mut self, case: &str, arm: &str, steps: u32, event: &ArmEvent) {
+        let step = match event {
+            ArmEvent::Step(record) => record.step,
+            ArmEvent::Garbage(record) => record.step,
+            _ => return,
+        };
+        if let Some(bar) = &self.cells {
+            bar.set_message(format!("{case}: {arm}: step {step} of {steps}"));
+        }
     }
 
-    fn note(&mut self, note: &str) {
-        self.say(&format!("matrix: {note}"));
-    }
+    fn arm_ended(&mut self, _case: &str, _arm: &ArmOutcome) {}
+
+    fn concluded(&mut self, _outcome: &CaseOutcome) {}
 }
 
 impl Progress for FetchProgress {
@@ -117,29 +130,4 @@ impl Progress for FetchProgress {
             bar.set_message(String::new());
         }
     }
-}
-
-/// Shows on the bar which step runs.
-#[derive(Debug)]
-struct Arms(Option<ProgressBar>);
-
-impl Watcher for Arms {
-    fn planned(&mut self, _arms: usize) {}
-
-    fn host(&mut self, _event: &HostEvent) {}
-
-    fn event(&mut self, case: &str, arm: &str, steps: u32, event: &ArmEvent) {
-        let step = match event {
-            ArmEvent::Step(record) => record.step,
-            ArmEvent::Garbage(record) => record.step,
-            _ => return,
-        };
-        if let Some(bar) = &self.0 {
-            bar.set_message(format!("{case}: {arm}: step {step} of {steps}"));
-        }
-    }
-
-    fn arm_ended(&mut self, _case: &str, _arm: &ArmOutcome) {}
-
-    fn concluded(&mut self, _outcome: &CaseOutcome) {}
 }

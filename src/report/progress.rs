@@ -7,6 +7,7 @@ use torchleak_protocol::{ArmEvent, HostEvent};
 
 use crate::run::{ArmOutcome, CaseOutcome, Watcher};
 use crate::say::say;
+use crate::versions::CellWatcher;
 use crate::worker::Ending;
 
 /// Without a terminal, a step is worth a line when the last line is this long ago.
@@ -56,6 +57,8 @@ impl Drop for ProgressWatcher<'_> {
         }
     }
 }
+
+impl CellWatcher for ProgressWatcher<'_> {}
 
 impl Watcher for ProgressWatcher<'_> {
     fn planned(&mut self, arms: usize) {

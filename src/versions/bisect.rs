@@ -8,11 +8,11 @@ use super::answer::{Run, Shown, Told, tell};
 use super::bisect_report::BisectReport;
 use super::search::{Answer, Find, Seen, Step, next_step, tests_left};
 use super::state::{State, StateError, Subject};
-use super::{Candidate, Source, Unavailable, run_cells};
+use super::{Candidate, CellWatcher, Source, Unavailable, run_cells};
 use crate::case::Case;
 use crate::environment::{EnvironmentError, Progress};
 use crate::interrupt;
-use crate::run::{RunError, Settings, WantedDevice, Watcher};
+use crate::run::{RunError, Settings, WantedDevice};
 use crate::worker::WorkerError;
 
 /// Why a bisection does not come to an end. A candidate that cannot be tested is no such reason.
@@ -73,7 +73,7 @@ pub trait BisectWatcher {
     /// Hears how an environment is made.
     fn environment(&self) -> &dyn Progress;
     /// Watches one run of the case.
-    fn run(&mut self) -> Box<dyn Watcher + '_>;
+    fn run(&mut self) -> Box<dyn CellWatcher + '_>;
     /// A run is over.
     fn ran(&mut self, ran: &Ran<'_>);
     /// Something that the user should know.
@@ -251,7 +251,7 @@ impl Bisection<'_> {
         let settings = Settings { device, ..self.settings.clone() };
         let ran = settings.on(&environment).and_then(|options| {
             let cases = std::slice::from_ref(self.case);
-            run_cells(cases, &candidate.label, &environment, &options, &mut *watcher.run(), &mut |_| {})
+            run_cells(cases, &candidate.label, &environment, &options, &mut *watcher.run())
         });
         match ran {
             Ok(mut cells) => cells.pop().map(|cell| Shown::Cell(Box::new(cell))).ok_or_else(interrupted),

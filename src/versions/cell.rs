@@ -76,8 +76,13 @@ impl Cell {
     }
 }
 
-/// Runs the cases in the environment, together, and gives a cell for each that was not interrupted. `on_cell` is told
-/// of each as soon as it is known.
+/// Is told of what goes on while cells run.
+pub trait CellWatcher: Watcher {
+    /// A cell is known.
+    fn cell(&mut self, _cell: &Cell) {}
+}
+
+/// Runs the cases in the environment, together, and gives a cell for each that was not interrupted.
 ///
 /// # Errors
 /// Nothing could be run at all.
@@ -86,12 +91,10 @@ pub fn run_cells(
     label: &str,
     environment: &Environment,
     options: &RunOptions,
-    watcher: &mut dyn Watcher,
-    on_cell: &mut dyn FnMut(&Cell),
+    watcher: &mut dyn CellWatcher,
 ) -> Result<Vec<Cell>, RunError> {
     let mut cells = Cells {
         watcher,
-        on_cell,
         label,
         environment,
         device: options.device,
@@ -104,8 +107,7 @@ pub fn run_cells(
 
 /// Makes a cell of each case that is concluded.
 struct Cells<'a> {
-    watcher: &'a mut dyn Watcher,
-    on_cell: &'a mut dyn FnMut(&Cell),
+    watcher: &'a mut dyn CellWatcher,
     label: &'a str,
     environment: &'a Environment,
     device: Device,
@@ -161,7 +163,7 @@ impl Watcher for Cells<'_> {
         if !matches!(outcome.outcome, Outcome::Interrupted) {
             let cell = self.cell(outcome);
             self.last = Instant::now();
-            (self.on_cell)(&cell);
+            self.watcher.cell(&cell);
             self.found.push(cell);
         }
     }

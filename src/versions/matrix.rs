@@ -2,15 +2,15 @@
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-use torchleak_protocol::Device;
+use torchleak_protocol::{ArmEvent, Device, HostEvent};
 
 use super::store::CellStore;
-use super::{Candidate, Cell, Source, Unavailable, run_cells};
+use super::{Candidate, Cell, CellWatcher, Source, Unavailable, run_cells};
 use crate::cache::Cache;
 use crate::case::Case;
 use crate::environment::{self, Environment, EnvironmentError, Progress, is_ready};
 use crate::interrupt;
-use crate::run::{RunError, Settings, WantedDevice, Watcher};
+use crate::run::{ArmOutcome, CaseOutcome, RunError, Settings, WantedDevice, Watcher};
 
 /// One version under one interpreter.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,13 +41,9 @@ impl std::fmt::Debug for Matrix<'_> {
 }
 
 /// Is told of what goes on.
-pub trait MatrixWatcher {
+pub trait MatrixWatcher: CellWatcher {
     /// The cases of a column begin to run.
     fn column(&mut self, column: &Column, cases: usize);
-    /// Watches them.
-    fn run(&mut self) -> &mut dyn Watcher;
-    /// A cell is known.
-    fn cell(&mut self, cell: &Cell);
     /// Something that the user should know.
     fn note(&mut self, note: &str);
 }
@@ -178,23 +174,13 @@ impl Matrix<'_> {
         };
         let options = self.settings.on(&environment)?;
         watcher.column(column, cases.len());
-        let mut unsaved = None;
-        let found =
-            run_cells(&cases, &column.candidate.label, &environment, &options, watcher.run(), &mut |cell| {
-                let Some(case) = cases.iter().find(|case| case.name() == cell.case) else { return };
-                if let Err(error) = store.put(case, &column.candidate, cell) {
-                    unsaved.get_or_insert(error);
-                }
-            })?;
-        if let Some(error) = unsaved {
-            watcher.note(&format!("cells cannot be kept for later: {error}"));
-        }
+        let mut keeper = Keeper { store, candidate: &column.candidate, cases: &cases, watcher };
+        let found = run_cells(&cases, &column.candidate.label, &environment, &options, &mut keeper)?;
         for cell in found {
-            let Some(&case) = missing.iter().find(|&&case| self.cases[case].name() == cell.case) else {
-                continue;
-            };
-            watcher.cell(&cell);
-            cells[case] = Some(cell);
+            let of = missing.iter().find(|&&case| self.cases[case].name() == cell.case);
+            if let Some(&case) = of {
+                cells[case] = Some(cell);
+            }
         }
         Ok(())
     }
@@ -205,6 +191,47 @@ impl Matrix<'_> {
             WantedDevice::Cuda => Device::Cuda,
             WantedDevice::Auto | WantedDevice::Cpu => Device::Cpu,
         }
+    }
+}
+
+/// Keeps each cell as soon as it is known, so that whatever ends the matrix loses none.
+struct Keeper<'a> {
+    store: &'a CellStore,
+    candidate: &'a Candidate,
+    cases: &'a [Case],
+    watcher: &'a mut dyn MatrixWatcher,
+}
+
+impl CellWatcher for Keeper<'_> {
+    fn cell(&mut self, cell: &Cell) {
+        let case = self.cases.iter().find(|case| case.name() == cell.case);
+        let kept = case.map_or(Ok(()), |case| self.store.put(case, self.candidate, cell));
+        if let Err(error) = kept {
+            self.watcher.note(&format!("{} cannot be kept for a later matrix: {error}", cell.case));
+        }
+        self.watcher.cell(cell);
+    }
+}
+
+impl Watcher for Keeper<'_> {
+    fn planned(&mut self, arms: usize) {
+        self.watcher.planned(arms);
+    }
+
+    fn host(&mut self, event: &HostEvent) {
+        self.watcher.host(event);
+    }
+
+    fn event(&mut self, case: &str, arm: &str, steps: u32, event: &ArmEvent) {
+        self.watcher.event(case, arm, steps, event);
+    }
+
+    fn arm_ended(&mut self, case: &str, arm: &ArmOutcome) {
+        self.watcher.arm_ended(case, arm);
+    }
+
+    fn concluded(&mut self, outcome: &CaseOutcome) {
+        self.watcher.concluded(outcome);
     }
 }
 

@@ -28,7 +28,7 @@ pub use answer::{Run, Shown};
 pub use bisect::{BisectError, BisectWatcher, Bisection, Ran, between, direction};
 pub use bisect_report::{BisectReport, Skipped, Tested};
 pub use candidate::{Candidate, Source, Unavailable};
-pub use cell::{Cell, run_cells};
+pub use cell::{Cell, CellWatcher, run_cells};
 pub use commits::compare_url;
 pub use dates::DateRange;
 pub use matrix::{Column, Matrix, MatrixError, MatrixWatcher};

@@ -1,7 +1,7 @@
 //! Runs helper programs (`uv`, `python -c`): own process group, deadline, typed exit, nothing left behind.
 
 use std::fmt;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
@@ -85,21 +85,58 @@ pub fn capture(command: Command, deadline: Duration) -> io::Result<Captured> {
     Ok(Captured { exit, stdout, stderr })
 }
 
+/// As [`capture`], for a helper that reads its standard input and whose standard output is no text: every byte of it
+/// is kept.
+///
+/// # Errors
+/// The program cannot be started.
+pub fn exchange(command: Command, input: Vec<u8>, deadline: Duration) -> io::Result<Exchanged> {
+    let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+    let exit = run_pieces(command, Some(input), deadline, &mut |stream, piece| match stream {
+        Stream::Stdout => stdout.extend_from_slice(piece),
+        Stream::Stderr => stderr.push(text(piece)),
+    })?;
+    Ok(Exchanged { exit, stdout, stderr })
+}
+
+/// What a helper wrote, byte for byte, and how it ended.
+#[derive(Debug, Clone)]
+pub struct Exchanged {
+    /// How it ended.
+    pub exit: Exit,
+    /// Standard output.
+    pub stdout: Vec<u8>,
+    /// Lines of standard error.
+    pub stderr: Vec<String>,
+}
+
 /// Runs a helper to its end and hands over each line as it comes.
 ///
 /// Its whole process group is ended at the deadline, on Ctrl-C, and, for what it left running, at its own end.
 ///
 /// # Errors
 /// The program cannot be started.
-pub fn run(
+pub fn run(command: Command, deadline: Duration, on_line: &mut dyn FnMut(Stream, &str)) -> io::Result<Exit> {
+    run_pieces(command, None, deadline, &mut |stream, piece| on_line(stream, &text(piece)))
+}
+
+/// Runs a helper and hands over what it writes in pieces that end where its lines do.
+fn run_pieces(
     mut command: Command,
+    input: Option<Vec<u8>>,
     deadline: Duration,
-    on_line: &mut dyn FnMut(Stream, &str),
+    on_piece: &mut dyn FnMut(Stream, &[u8]),
 ) -> io::Result<Exit> {
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    let stdin = if input.is_some() { Stdio::piped() } else { Stdio::null() };
+    command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     die_with_parent(&mut command);
     let started = Instant::now();
     let mut child = command.spawn()?;
+    if let (Some(mut to), Some(input)) = (child.stdin.take(), input) {
+        // In a thread, because a helper may answer before it has read all, and then both would wait for ever. One that
+        // ends before it has read all is known by its exit.
+        thread::spawn(move || to.write_all(&input));
+    }
     let (sender, lines) = mpsc::channel();
     // Readers are not joined: a grandchild that left the group may hold a pipe open for ever.
     read_lines(Stream::Stdout, child.stdout.take(), sender.clone());
@@ -110,7 +147,7 @@ pub fn run(
     let mut asked_at = None;
     loop {
         match lines.recv_timeout(TICK) {
-            Ok((stream, line)) => on_line(stream, &line),
+            Ok((stream, piece)) => on_piece(stream, &piece),
             // Both outputs are closed, which a program may do long before its end.
             Err(RecvTimeoutError::Disconnected) => thread::sleep(TICK.min(Duration::from_millis(5))),
             Err(RecvTimeoutError::Timeout) => {}
@@ -138,8 +175,8 @@ pub fn run(
     group.signal(Signal::KILL);
     let status = reap(&mut child)?;
     let drained_by = Instant::now() + GRACE;
-    while let Ok((stream, line)) = lines.recv_timeout(drained_by.saturating_duration_since(Instant::now())) {
-        on_line(stream, &line);
+    while let Ok((stream, piece)) = lines.recv_timeout(drained_by.saturating_duration_since(Instant::now())) {
+        on_piece(stream, &piece);
     }
     Ok(ending.unwrap_or(status))
 }
@@ -202,20 +239,23 @@ fn reap(child: &mut Child) -> io::Result<Exit> {
     })
 }
 
-fn read_lines(stream: Stream, from: Option<impl Read + Send + 'static>, to: Sender<(Stream, String)>) {
+fn read_lines(stream: Stream, from: Option<impl Read + Send + 'static>, to: Sender<(Stream, Vec<u8>)>) {
     let Some(from) = from else { return };
     thread::spawn(move || {
         let mut from = BufReader::new(from);
         let mut line = Vec::new();
-        // Bytes, not text: what helpers print need not be UTF-8. Any error is an end.
+        // Any error is an end.
         while from.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
-            let text = String::from_utf8_lossy(&line);
-            if to.send((stream, text.trim_end_matches(['\n', '\r']).to_owned())).is_err() {
+            if to.send((stream, std::mem::take(&mut line))).is_err() {
                 return;
             }
-            line.clear();
         }
     });
+}
+
+/// A line without its end. What helpers print need not be UTF-8.
+fn text(piece: &[u8]) -> String {
+    String::from_utf8_lossy(piece).trim_end_matches(['\n', '\r']).to_owned()
 }
 
 /// Asks the kernel to kill the helper if torchleak itself is killed, where no handler can run.
@@ -290,6 +330,17 @@ mod tests {
     fn bytes_that_are_not_text_do_not_stop_the_reading() {
         let done = capture(sh(r"printf '\377\376\n'; echo after"), LONG).unwrap();
         assert_eq!(done.stdout[1], "after");
+    }
+
+    #[test]
+    fn what_a_helper_answers_to_its_input_is_kept_to_the_byte() {
+        // More than any pipe holds, in both directions, and not text.
+        let input: Vec<u8> = (0..3_000_000_u32).map(|number| (number % 251) as u8).collect();
+        let done = exchange(sh("cat; echo done >&2"), input.clone(), LONG).unwrap();
+        assert_eq!((done.exit, done.stderr), (Exit::Exited(0), vec!["done".to_owned()]));
+        assert!(done.stdout == input);
+        let deaf = exchange(sh("exit 7"), input, LONG).unwrap();
+        assert_eq!((deaf.exit, deaf.stdout.len()), (Exit::Exited(7), 0));
     }
 
     #[test]

@@ -20,6 +20,9 @@ pub struct Cell {
     pub torch: String,
     /// The commit torch was built from.
     pub torch_commit: Option<String>,
+    /// The commit whose Python files were laid over it, if any were.
+    #[serde(default)]
+    pub overlay: Option<String>,
     /// The full Python version.
     pub python: String,
     pub device: Device,
@@ -71,6 +74,7 @@ fn cell(
         label: label.to_owned(),
         torch: environment.facts.torch.clone(),
         torch_commit: environment.facts.torch_commit.clone(),
+        overlay: environment.overlay().map(|overlay| overlay.commit.clone()),
         python: environment.facts.python.clone(),
         device,
         verdict: outcome.verdict(),

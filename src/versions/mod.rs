@@ -7,6 +7,16 @@
 
 mod candidate;
 mod cell;
+mod commits;
+mod commits_error;
+mod git;
+mod git_error;
+#[cfg(test)]
+mod git_tests;
+mod paths;
 
 pub use candidate::{Candidate, Source, Unavailable};
 pub use cell::{Cell, run_cells};
+pub use commits::Commits;
+pub use commits_error::CommitsError;
+pub use git_error::GitError;

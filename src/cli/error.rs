@@ -9,6 +9,7 @@ use crate::environment::EnvironmentError;
 use crate::exit_code::ExitCode;
 use crate::run::RunError;
 use crate::say::say;
+use crate::versions::CommitsError;
 
 /// Why a command could not do its work.
 #[derive(Debug, thiserror::Error)]
@@ -21,6 +22,10 @@ pub enum CliError {
     Cache(#[from] CacheError),
     #[error(transparent)]
     Run(#[from] RunError),
+    #[error(transparent)]
+    Commits(#[from] CommitsError),
+    #[error("{0}")]
+    CannotLayOver(String),
     #[error("TORCHLEAK_DEVICE is `{given}`, which is no device")]
     BadDevice { given: String },
     #[error("the handlers for Ctrl-C cannot be installed")]
@@ -56,6 +61,11 @@ impl CliError {
             Self::Environment(error) => error.hint(),
             Self::Cache(error) => Some(error.hint()),
             Self::Run(error) => error.hint(),
+            Self::Commits(error) => error.hint(),
+            Self::CannotLayOver(_) => Some(
+                "choose a release closer to the commit with --torch, or add the --paths that changed together"
+                    .to_owned(),
+            ),
             Self::BadDevice { .. } => Some("set it to auto, cpu or cuda, or unset it".to_owned()),
             Self::Output(_) => Some("check the disk or the program that reads the output".to_owned()),
             Self::Case(_) | Self::Signals(_) => None,
@@ -67,9 +77,13 @@ impl CliError {
         match self {
             _ if crate::interrupt::requested() => ExitCode::Interrupted,
             Self::Environment(error) if error.is_interrupted() => ExitCode::Interrupted,
+            Self::Commits(error) if error.is_interrupted() => ExitCode::Interrupted,
             Self::Environment(error) if error.is_usage() => ExitCode::Usage,
+            Self::Commits(error) if error.is_usage() => ExitCode::Usage,
             Self::Case(_) | Self::Run(RunError::Case(_)) | Self::BadDevice { .. } => ExitCode::Usage,
             Self::Environment(_)
+            | Self::Commits(_)
+            | Self::CannotLayOver(_)
             | Self::Cache(_)
             | Self::Run(RunError::Worker(_) | RunError::NoDevice { .. }) => ExitCode::NoEnvironment,
             Self::Run(RunError::Folder { .. }) | Self::Signals(_) | Self::Output(_) => ExitCode::NoVerdict,

@@ -2,6 +2,7 @@
 
 mod environments;
 mod error;
+mod overlay;
 mod run;
 mod settings;
 

@@ -83,6 +83,11 @@ impl Cache {
         self.root.join("environments")
     }
 
+    /// Private views of environments, each there only while it is used.
+    pub fn overlays(&self) -> PathBuf {
+        self.root.join("overlays")
+    }
+
     /// The `uv` that torchleak installed where the machine has none.
     pub fn uv(&self) -> PathBuf {
         self.root.join("uv")

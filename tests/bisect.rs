@@ -16,8 +16,8 @@ use torchleak::environment::{Environment, EnvironmentArgs, EnvironmentError, Pro
 use torchleak::report::{bisect_document, bisect_text};
 use torchleak::run::{ArmOutcome, CaseOutcome, Settings, WantedDevice, Watcher};
 use torchleak::versions::{
-    Answer, BisectError, BisectReport, BisectWatcher, Bisection, Candidate, Find, Ran, Skipped, Source,
-    State, Tested, Unavailable, between,
+    Answer, BisectError, BisectReport, BisectWatcher, Bisection, Candidate, CellWatcher, Find, Ran, Skipped,
+    Source, State, Tested, Unavailable, between,
 };
 use torchleak_protocol::{ArmEvent, HostEvent};
 
@@ -66,6 +66,7 @@ impl Planted {
             label: format!("v{number}"),
             identity: format!("planted {number}"),
             commit: Some(format!("{number:040}")),
+            note: None,
         };
         Self {
             folder: context.path().to_owned(),
@@ -126,6 +127,8 @@ fn cache() -> Cache {
 /// Hears nothing of a single run.
 struct Deaf;
 
+impl CellWatcher for Deaf {}
+
 impl Watcher for Deaf {
     fn planned(&mut self, _: usize) {}
     fn host(&mut self, _: &HostEvent) {}
@@ -151,7 +154,7 @@ impl BisectWatcher for Listener {
         &Silent
     }
 
-    fn run(&mut self) -> Box<dyn Watcher + '_> {
+    fn run(&mut self) -> Box<dyn CellWatcher + '_> {
         Box::new(Deaf)
     }
 

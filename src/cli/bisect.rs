@@ -1,7 +1,7 @@
 //! `torchleak bisect`.
 
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
@@ -17,7 +17,7 @@ use crate::exit_code::ExitCode;
 use crate::report::{ProgressWatcher, bisect_document, bisect_line, bisect_text};
 use crate::say::say;
 use crate::versions::{
-    BisectError, BisectReport, BisectWatcher, Bisection, CellWatcher, Find, Ran, Releases, Source,
+    BisectError, BisectReport, BisectWatcher, Bisection, CellWatcher, Commits, Find, Ran, Releases, Source,
     SourceArgs, State, between, direction,
 };
 
@@ -26,11 +26,11 @@ use crate::versions::{
 pub struct BisectArgs {
     /// A shipped case by name, or a case file by path
     case: String,
-    /// A version on which the case is `fixed`; with --nightly it may be a date
-    #[arg(long, value_name = "VERSION")]
+    /// A version on which the case is `fixed`; with --nightly it may be a date, with --git a revision
+    #[arg(long, value_name = "VERSION", allow_hyphen_values = true)]
     good: String,
     /// A version on which it leaks
-    #[arg(long, value_name = "VERSION")]
+    #[arg(long, value_name = "VERSION", allow_hyphen_values = true)]
     bad: String,
     /// What to search for; the ends say it too, so this only checks them
     #[arg(long, value_enum)]
@@ -47,6 +47,8 @@ pub struct BisectArgs {
     #[command(flatten)]
     sources: SourceArgs,
     #[command(flatten)]
+    checkout: CheckoutArgs,
+    #[command(flatten)]
     environment: EnvironmentArgs,
     /// How to print the result
     #[arg(long, value_enum, default_value = "human")]
@@ -60,9 +62,24 @@ Examples:
   torchleak bisect pytree-is-leaf-closure --good 2.6.0 --bad 2.13.0    over the releases between the two
   torchleak bisect leak.yaml --good 2025-05-01 --bad 2025-05-27 --nightly
   torchleak bisect leak.yaml --good 2.6.0 --bad 2.8.0 --wheelhouse wheels
+  torchleak bisect sac-stock --good v2.8.0 --bad main --git pytorch --paths torch/utils/checkpoint.py --torch 2.13.0
   torchleak bisect pytree-is-leaf-closure --good 2.6.0 --bad 2.13.0 --resume
 
 Exit codes: 0 conclusive, 4 not conclusive, 2 bad usage, 3 no environment at all, 130 interrupted.";
+
+/// Commits instead of versions.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Commits")]
+struct CheckoutArgs {
+    /// A checkout of PyTorch (or a bare clone), which is only read: candidates are the commits between the ends that
+    /// change the paths, each laid over the release that --torch or --python names
+    #[arg(long, value_name = "FOLDER", requires = "paths",
+        conflicts_with_all = ["nightly", "index", "wheelhouse", "wheel"])]
+    git: Option<PathBuf>,
+    /// Which Python files and folders of it, from its root, such as torch/utils/checkpoint.py,torch/_compile.py
+    #[arg(long, value_name = "PATH,PATH", requires = "git", value_delimiter = ',')]
+    paths: Vec<String>,
+}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum FindWord {
@@ -108,8 +125,11 @@ struct History {
 
 /// The candidates that the options name, and the ends among them.
 fn history(args: &BisectArgs, cache: &Cache) -> Result<History, CliError> {
-    let template = Managed::template(&args.environment)?;
     let progress = OnStderr::new();
+    if let Some(folder) = &args.checkout.git {
+        return commits(args, folder, cache, &progress);
+    }
+    let template = Managed::template(&args.environment)?;
     if let Some(source) = args.sources.source(&template, cache, &progress)? {
         let described = args.sources.described();
         let [good, bad] = [&args.good, &args.bad].map(|end| source.find(end).unwrap_or_else(|| end.clone()));
@@ -125,6 +145,26 @@ fn history(args: &BisectArgs, cache: &Cache) -> Result<History, CliError> {
         good: good.to_string(),
         bad: bad.to_string(),
     })
+}
+
+/// Commits between the ends, over the release that the options of the environment name.
+fn commits(
+    args: &BisectArgs,
+    folder: &Path,
+    cache: &Cache,
+    progress: &dyn Progress,
+) -> Result<History, CliError> {
+    let paths = &args.checkout.paths;
+    let source = Commits::between(folder, &args.good, &args.bad, paths, &args.environment, cache, progress)?;
+    for note in source.notes() {
+        say(&format!("bisect: {note}"));
+    }
+    let base = source.base();
+    let release = base.key().map_or_else(|| base.python.display().to_string(), str::to_owned);
+    let described = format!("commits that change {}, over {release}", paths.join(", "));
+    let (good, bad) = source.ends();
+    let [good, bad] = [good, bad].map(|end| source.candidates()[end].label.clone());
+    Ok(History { source: Box::new(source), described, good, bad })
 }
 
 fn release(option: &'static str, given: &str) -> Result<Version, CliError> {

@@ -9,7 +9,7 @@ use crate::environment::EnvironmentError;
 use crate::exit_code::ExitCode;
 use crate::run::RunError;
 use crate::say::say;
-use crate::versions::{BisectError, MatrixError, SourceError};
+use crate::versions::{BisectError, CommitsError, MatrixError, SourceError};
 
 /// Why a command could not do its work.
 #[derive(Debug, thiserror::Error)]
@@ -30,6 +30,10 @@ pub enum CliError {
     BadEnd { option: &'static str, given: String, problem: String },
     #[error("no version of torch is selected by `{text}`")]
     NothingSelected { text: String },
+    #[error(transparent)]
+    Commits(#[from] CommitsError),
+    #[error("{0}")]
+    CannotLayOver(String),
     #[error("TORCHLEAK_DEVICE is `{given}`, which is no device")]
     BadDevice { given: String },
     #[error("the handlers for Ctrl-C cannot be installed")]
@@ -74,6 +78,11 @@ impl CliError {
                 "check the range: `torchleak matrix CASE --torch ..` goes over all releases of the index"
                     .to_owned(),
             ),
+            Self::Commits(error) => error.hint(),
+            Self::CannotLayOver(_) => Some(
+                "choose a release closer to the commit with --torch, or add the --paths that changed together"
+                    .to_owned(),
+            ),
             Self::BadDevice { .. } => Some("set it to auto, cpu or cuda, or unset it".to_owned()),
             Self::Output(_) => Some("check the disk or the program that reads the output".to_owned()),
             Self::Case(_) | Self::Signals(_) => None,
@@ -85,19 +94,23 @@ impl CliError {
         match self {
             _ if crate::interrupt::requested() => ExitCode::Interrupted,
             Self::Environment(error) if error.is_interrupted() => ExitCode::Interrupted,
+            Self::Commits(error) if error.is_interrupted() => ExitCode::Interrupted,
             Self::Environment(error) if error.is_usage() => ExitCode::Usage,
             Self::Bisect(BisectError::Interrupted(_)) => ExitCode::Interrupted,
             Self::Bisect(BisectError::State(error)) if !error.is_usage() => ExitCode::NoVerdict,
+            Self::Commits(error) if error.is_usage() => ExitCode::Usage,
+            Self::Source(error) if error.is_interrupted() => ExitCode::Interrupted,
+            Self::Source(error) if error.is_usage() => ExitCode::Usage,
             Self::Case(_)
             | Self::Run(RunError::Case(_))
             | Self::BadDevice { .. }
             | Self::Bisect(_)
             | Self::BadEnd { .. }
             | Self::NothingSelected { .. } => ExitCode::Usage,
-            Self::Source(error) if error.is_interrupted() => ExitCode::Interrupted,
-            Self::Source(error) if error.is_usage() => ExitCode::Usage,
             Self::Environment(_)
             | Self::Source(_)
+            | Self::Commits(_)
+            | Self::CannotLayOver(_)
             | Self::Cache(_)
             | Self::Run(RunError::Worker(_) | RunError::NoDevice { .. }) => ExitCode::NoEnvironment,
             Self::Run(RunError::Folder { .. }) | Self::Signals(_) | Self::Output(_) => ExitCode::NoVerdict,

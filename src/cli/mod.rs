@@ -4,6 +4,7 @@ mod bisect;
 mod environments;
 mod error;
 mod matrix;
+mod overlay;
 mod run;
 mod settings;
 

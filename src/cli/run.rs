@@ -7,11 +7,12 @@ use clap::{Args, ValueEnum};
 use torchleak_protocol::Device;
 
 use super::error::CliError;
+use super::overlay::{OverlayArgs, overlay_line};
 use super::settings::SettingsArgs;
 use super::{print_json, print_text};
 use crate::cache::{Cache, CacheArgs};
 use crate::case::{Case, Catalog, HEADLINE, Verdict};
-use crate::environment::{self, Environment, EnvironmentArgs, OnStderr};
+use crate::environment::{Environment, EnvironmentArgs, OnStderr};
 use crate::exit_code::{BisectCode, ExitCode};
 use crate::report::{ProgressWatcher, case_lines, case_text, document};
 use crate::run::{CaseOutcome, Outcome};
@@ -31,6 +32,8 @@ pub struct RunArgs {
     slow: bool,
     #[command(flatten)]
     environment: EnvironmentArgs,
+    #[command(flatten)]
+    overlay: OverlayArgs,
     /// How to print the results
     #[arg(long, value_enum, default_value = "human")]
     format: Format,
@@ -50,7 +53,9 @@ Examples:
   torchleak run --all --torch 2.8.0               every quick case on another torch
   torchleak run --all --slow                      those that compile or import torch anew, too
   torchleak run sac-stock --python .venv          your own environment, untouched
-  torchleak run leak.yaml --format json           a case of your own, for a program to read";
+  torchleak run leak.yaml --format json           a case of your own, for a program to read
+  torchleak run sac-stock --torch 2.8.0 --git ~/pytorch --commit HEAD --paths torch/utils/checkpoint.py
+                                                  a release with Python files of a commit laid over it";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Format {
@@ -83,7 +88,7 @@ fn run_cases(args: &RunArgs, cache: &CacheArgs) -> Result<Vec<CaseOutcome>, CliE
     let cases = selected(args)?;
     let cache = Cache::open(cache)?;
     let settings = args.settings.settings(&cache)?;
-    let environment = environment::resolve(&args.environment, &cache, &OnStderr::new())?;
+    let environment = args.overlay.environment(&args.environment, &cache, &OnStderr::new())?;
     let options = settings.on(&environment)?;
     if options.device == Device::Cuda && options.memory_limit.is_some() {
         say("torchleak: --memory-limit has no effect on CUDA, which maps more address space than it uses");
@@ -129,7 +134,8 @@ fn environment_line(environment: &Environment, device: Device) -> String {
         (Device::Cuda, Some(gpu)) => format!("CUDA: {}, allocated bytes", gpu.name),
         _ => "CPU, bytes in use by the C allocator".to_owned(),
     };
-    format!("torch {} (commit {commit}), Python {}, {device}\n", facts.torch, facts.python)
+    let overlay = environment.overlay().map_or_else(String::new, overlay_line);
+    format!("torch {} (commit {commit}), Python {}, {device}\n{overlay}", facts.torch, facts.python)
 }
 
 fn device_word(device: Device) -> &'static str {

@@ -103,6 +103,58 @@ def bytecode():
     answer({"torch": str(torch.__version__)})
 
 
+def layout():
+    """Where an interpreter and its torch are, without importing it."""
+    import importlib.util
+    import site
+    import sysconfig
+
+    spec = importlib.util.find_spec("torch")
+    # A regular package has its file in its folder, in the folder of all packages.
+    torch = os.path.dirname(os.path.dirname(spec.origin)) if spec and spec.origin else None
+    purelib = sysconfig.get_path("purelib")
+    folders = [purelib, sysconfig.get_path("platlib")]
+    folders += getattr(site, "getsitepackages", list)() + [site.getusersitepackages()]
+    real = [os.path.realpath(folder) for folder in folders]
+    answer({
+        "base_executable": getattr(sys, "_base_executable", None) or sys.executable,
+        "prefix": sys.prefix,
+        "base_prefix": sys.base_prefix,
+        "minor": sys.version_info[1],
+        "purelib": purelib,
+        "site": torch,
+        "is_installed": torch is not None and os.path.realpath(torch) in real,
+    })
+
+
+def modules():
+    """Imports torch and the modules that a file lists, and looks whether each came from where it should.
+
+    A module that lacks a package other than PyTorch's would lack it in every version, which says nothing of this one.
+    """
+    import importlib
+
+    with open(sys.argv[2]) as file:
+        wanted = json.load(file)["modules"]
+    name = "torch"
+    try:
+        for name in ["torch", "torch._dynamo", "torch.utils.checkpoint"]:
+            importlib.import_module(name)
+        for name, path in wanted.items():
+            try:
+                module = importlib.import_module(name)
+            except ModuleNotFoundError as error:
+                if (error.name or "torch").split(".")[0] in ("torch", "torchgen", "functorch"):
+                    raise
+                continue
+            found = getattr(module, "__file__", None)
+            if found is None or os.path.realpath(found) != os.path.realpath(path):
+                raise ImportError("%s was imported from %s instead of %s" % (name, found, path))
+    except BaseException:
+        answer({"module": name, "import_error": last_lines()})
+    answer({"module": None, "import_error": []})
+
+
 def devices():
     """In a process of its own: asking for devices starts CUDA, which can hang or crash with a bad driver."""
     import warnings
@@ -130,5 +182,7 @@ def devices():
     "locate": locate,
     "facts": facts,
     "bytecode": bytecode,
+    "layout": layout,
+    "modules": modules,
     "devices": devices,
 }[sys.argv[1]]()

@@ -1,5 +1,6 @@
 //! Asks interpreters what they are, in processes of their own.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -7,6 +8,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
+use super::Environment;
 use super::error::EnvironmentError;
 use super::facts::{Device, Facts};
 use crate::process::{self, Captured, Exit};
@@ -93,6 +95,57 @@ pub(super) fn write_bytecode(python: &Path) -> Result<(), EnvironmentError> {
     ask(python, "bytecode", IMPORT_DEADLINE).map(|_| ())
 }
 
+/// Where an interpreter is, and its torch.
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct Layout {
+    /// The interpreter that a virtual environment was made of, or the interpreter itself.
+    pub(super) base_executable: PathBuf,
+    pub(super) prefix: PathBuf,
+    pub(super) base_prefix: PathBuf,
+    /// The minor version of Python 3.
+    pub(super) minor: u32,
+    /// Where it has packages installed.
+    pub(super) purelib: PathBuf,
+    /// The folder that holds the folder `torch`.
+    pub(super) site: Option<PathBuf>,
+    /// Whether that is a folder for installed packages, and no checkout of PyTorch.
+    pub(super) is_installed: bool,
+}
+
+impl Layout {
+    pub(super) fn is_virtual(&self) -> bool {
+        self.prefix != self.base_prefix
+    }
+}
+
+/// Asks an environment, by the interpreter that is given, where it and its torch are.
+pub(super) fn layout(environment: &Environment, python: &Path) -> Result<Layout, EnvironmentError> {
+    let asked = ask_as(environment.command_of(python), &["layout".as_ref()], QUICK_DEADLINE)?;
+    parse(python, &asked)
+}
+
+/// Imports torch and the modules that are listed in the file, as this environment does. Gives the module that failed
+/// and the last lines of its traceback, if one did.
+pub(super) fn modules(
+    environment: &Environment,
+    python: &Path,
+    list: &Path,
+) -> Result<Option<(String, String)>, EnvironmentError> {
+    #[derive(Deserialize)]
+    struct Answer {
+        module: Option<String>,
+        import_error: Vec<String>,
+    }
+    let words = ["modules".as_ref(), list.as_os_str()];
+    let asked = ask_as(environment.command_of(python), &words, IMPORT_DEADLINE)?;
+    if line(&asked).is_none() {
+        // The interpreter itself answered before, so a module ended it.
+        return Ok(Some(("torch".to_owned(), ended(&asked))));
+    }
+    let answer: Answer = parse(python, &asked)?;
+    Ok(answer.module.map(|module| (module, answer.import_error.join("\n"))))
+}
+
 /// Asks torch for its devices. This starts CUDA, in a process that has no other purpose.
 pub(super) fn devices(python: &Path) -> Result<Vec<Device>, EnvironmentError> {
     #[derive(Deserialize)]
@@ -114,15 +167,20 @@ pub(super) fn devices(python: &Path) -> Result<Vec<Device>, EnvironmentError> {
 
 fn ask(python: &Path, what: &str, deadline: Duration) -> Result<Captured, EnvironmentError> {
     let mut command = Command::new(python);
-    // `-c` puts the current folder first on the path; in a checkout of PyTorch that would be another torch.
-    command.args(["-c", SOURCE, what]).current_dir("/").env("PYTHONSAFEPATH", "1");
     if what == "bytecode" {
         command.env_remove("PYTHONDONTWRITEBYTECODE");
     } else {
         command.env("PYTHONDONTWRITEBYTECODE", "1");
     }
+    ask_as(command, &[what.as_ref()], deadline)
+}
+
+fn ask_as(mut command: Command, words: &[&OsStr], deadline: Duration) -> Result<Captured, EnvironmentError> {
+    let python = PathBuf::from(command.get_program());
+    // `-c` puts the current folder first on the path; in a checkout of PyTorch that would be another torch.
+    command.args(["-c", SOURCE]).args(words).current_dir("/").env("PYTHONSAFEPATH", "1");
     let asked = process::capture(command, deadline).map_err(|source| EnvironmentError::NotPython {
-        path: python.to_owned(),
+        path: python.clone(),
         problem: source.to_string(),
     })?;
     if asked.exit == Exit::Interrupted {

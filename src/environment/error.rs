@@ -89,6 +89,28 @@ pub enum EnvironmentError {
         /// The last lines of the traceback, or how the interpreter ended.
         problem: String,
     },
+    /// No private view can be made of the environment, so no files can be laid over it.
+    #[error("files cannot be laid over the torch of {}: {problem}", python.display())]
+    NoView {
+        /// The interpreter.
+        python: PathBuf,
+        /// What is in the way.
+        problem: String,
+    },
+    /// The environment does not work with the files that were laid over it.
+    #[error(
+        "with the Python files of commit {commit} over torch {torch}, {module} cannot be imported:\n{traceback}"
+    )]
+    DoesNotImport {
+        /// Where the files are from.
+        commit: String,
+        /// The release that they were laid over.
+        torch: String,
+        /// The module that could not be imported.
+        module: String,
+        /// The last lines of the traceback.
+        traceback: String,
+    },
     /// The index gave another version than was asked for.
     #[error("torch {wanted} was asked for and torch {found} was installed")]
     WrongTorch {
@@ -186,6 +208,12 @@ impl EnvironmentError {
             }
             Self::BrokenTorch { python, .. } => {
                 return Some(format!("see the whole error with `{} -c 'import torch'`", python.display()));
+            }
+            Self::NoView { .. } => {
+                "install a release of torch into a virtual environment, or let torchleak make one with --torch"
+            }
+            Self::DoesNotImport { .. } => {
+                "choose a release closer to the commit with --torch, or more --paths that changed together"
             }
             Self::WrongTorch { .. } => "check the indexes given with --index-url and --extra-index-url",
             Self::NoUv(_) => {

@@ -10,9 +10,11 @@ mod error;
 mod facts;
 mod given;
 mod interpreters;
+mod links;
 mod list;
 mod lock;
 mod managed;
+mod overlay;
 mod progress;
 mod prune;
 mod releases;
@@ -20,6 +22,8 @@ mod request;
 mod room;
 mod torch_wheel;
 mod uv;
+mod view;
+mod views;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -29,12 +33,15 @@ pub use error::EnvironmentError;
 pub use facts::{Device, Facts};
 pub use list::{Listed, list, table};
 pub use lock::Lock;
+pub use overlay::{Overlay, overlaid};
 pub use progress::{OnStderr, Progress, Silent};
 pub use prune::{PruneArgs, Pruned, prune};
 pub use releases::Releases;
 pub use request::{DEFAULT_TORCH, EnvironmentArgs, Managed, Request};
 pub use room::{check_room, remove_environment};
 pub use torch_wheel::TorchWheel;
+pub use view::{PACKAGES, View, is_installed};
+pub use views::{UsedView, Views};
 
 use crate::cache::Cache;
 
@@ -50,6 +57,8 @@ pub enum Origin {
         /// Keeps it from being pruned for as long as it is used.
         in_use: Lock,
     },
+    /// It is a private view of another environment, in which Python files of torch are those of a commit.
+    Overlaid(Box<Overlay>),
 }
 
 /// An interpreter with a torch that was seen to work.
@@ -69,20 +78,41 @@ impl Environment {
     /// The name of its folder in the cache, if it is there.
     pub fn key(&self) -> Option<&str> {
         match &self.origin {
-            Origin::Given => None,
+            Origin::Given | Origin::Overlaid(_) => None,
             Origin::Managed { key, .. } => Some(key),
+        }
+    }
+
+    /// What was laid over its torch, if anything was.
+    pub fn overlay(&self) -> Option<&Overlay> {
+        match &self.origin {
+            Origin::Overlaid(overlay) => Some(overlay),
+            Origin::Given | Origin::Managed { .. } => None,
         }
     }
 
     /// A command that runs the interpreter, with nothing of the surroundings mixed into a managed environment. It
     /// writes nothing into any environment: the bytecode of a managed one was written when it was made.
     pub fn command(&self) -> Command {
-        let mut command = Command::new(&self.python);
+        self.command_of(&self.python)
+    }
+
+    /// As [`Environment::command`], for another interpreter that is to see what this environment sees.
+    fn command_of(&self, python: &Path) -> Command {
+        let mut command = Command::new(python);
         command.env("PYTHONDONTWRITEBYTECODE", "1");
-        if let Origin::Managed { .. } = self.origin {
+        if self.is_managed() {
             command.env_remove("PYTHONPATH").env_remove("PYTHONHOME").env("PYTHONNOUSERSITE", "1");
         }
         command
+    }
+
+    fn is_managed(&self) -> bool {
+        match &self.origin {
+            Origin::Given => false,
+            Origin::Managed { .. } => true,
+            Origin::Overlaid(overlay) => overlay.base.is_managed(),
+        }
     }
 }
 

@@ -13,6 +13,7 @@ use super::lock::{Kind, Lock};
 use super::managed::Place;
 use super::progress::Progress;
 use super::uv::{Uv, remove_folder, run_helper};
+use super::view;
 use crate::cache::Cache;
 
 /// What to remove. Unfinished environments always go.
@@ -50,6 +51,10 @@ pub struct Pruned {
 /// Something cannot be read or removed; what was removed before stays so.
 pub fn prune(cache: &Cache, args: &PruneArgs, progress: &dyn Progress) -> Result<Pruned, EnvironmentError> {
     let mut done = Pruned::default();
+    if !args.dry_run {
+        // What is left of a view shares the files of its environment, which would keep their room.
+        view::sweep(cache);
+    }
     for one in chosen(list(cache)?, args, Timestamp::now()) {
         let place = Place::new(cache, &one.key);
         let Some(lock) = Lock::try_take(&place.lock(), Kind::Exclusive)? else {

@@ -14,6 +14,7 @@ pub fn document(environment: &Environment, device: &str, outcomes: &[CaseOutcome
         "environment": {
             "torch": facts.torch,
             "torch_commit": facts.torch_commit,
+            "overlay": environment.overlay(),
             "python": facts.python,
             "device": device,
             "platform": facts.platform,

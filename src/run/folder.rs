@@ -31,6 +31,9 @@ struct EnvironmentFile<'a> {
     #[serde(flatten)]
     facts: &'a crate::environment::Facts,
     devices: &'a [crate::environment::Device],
+    /// What was laid over torch: its version and commit above are still those of the release.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    overlay: Option<&'a crate::environment::Overlay>,
     environment_variables: Vec<String>,
 }
 
@@ -64,6 +67,7 @@ impl RunFolder {
             python_executable: &environment.python,
             facts: &environment.facts,
             devices: &environment.devices,
+            overlay: environment.overlay(),
             environment_variables: relevant_variables(),
         };
         std::fs::write(path.join("environment.json"), serde_json::to_string_pretty(&description)? + "\n")?;

@@ -139,6 +139,7 @@ mod tests {
             label: "2.8.0".to_owned(),
             torch: "2.8.0+cpu".to_owned(),
             torch_commit: None,
+            overlay: None,
             python: "3.12.1".to_owned(),
             device: Device::Cpu,
             verdict,

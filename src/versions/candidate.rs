@@ -14,6 +14,8 @@ pub struct Candidate {
     pub identity: String,
     /// The commit of PyTorch, where it is known before the environment is made.
     pub commit: Option<String>,
+    /// What a person may want to know of it beside its name: a commit's date and subject.
+    pub note: Option<String>,
 }
 
 /// Why a candidate cannot be tested. That is an answer of a bisection ("cannot tell") and no failure of it.

@@ -21,6 +21,9 @@ pub struct Cell {
     pub torch: String,
     /// The commit torch was built from.
     pub torch_commit: Option<String>,
+    /// The commit whose Python files were laid over it, if any were.
+    #[serde(default)]
+    pub overlay: Option<String>,
     /// The full Python version.
     pub python: String,
     pub device: Device,
@@ -58,6 +61,7 @@ impl Cell {
             label: label.to_owned(),
             torch: label.to_owned(),
             torch_commit: None,
+            overlay: None,
             reason: if is_no_build {
                 format!("torch {label} has no build for Python {python}")
             } else {
@@ -124,6 +128,7 @@ impl Cells<'_> {
             label: self.label.to_owned(),
             torch: facts.torch.clone(),
             torch_commit: facts.torch_commit.clone(),
+            overlay: self.environment.overlay().map(|overlay| overlay.commit.clone()),
             python: facts.python.clone(),
             device: self.device,
             verdict: outcome.verdict(),

@@ -4,9 +4,9 @@ use jiff::civil::Date;
 use pep440_rs::Version;
 
 use super::candidate::{Candidate, Source, Unavailable};
-use super::commits::{self, Known};
 use super::dates::{DateRange, date};
 use super::source_error::SourceError;
+use super::wheel_commits::{self, Known};
 use crate::cache::Cache;
 use crate::environment::{self, Environment, Managed, Progress, Request, is_ready};
 use crate::index::{Client, File, IndexUrl, Machine, WheelName, files, in_parallel, satisfies};
@@ -97,7 +97,7 @@ impl Nightlies {
             };
             managed.extra_index_urls.insert(0, index.with_credentials().to_owned());
             let identity = managed.key(python_minor);
-            found.candidates.push(Candidate { label, identity, commit: known.commit });
+            found.candidates.push(Candidate { label, identity, commit: known.commit, note: None });
             found.builds.push(Build { nightly, managed, gone: known.gone });
         }
         found
@@ -179,7 +179,7 @@ fn read(
     let listed = listed.into_iter().next().unwrap_or_else(|| Ok(Vec::new()))?;
     let nightlies = select(&listed, &index.to_string(), &Machine::this(python_minor), range)?;
     let wheels = nightlies.iter().map(|nightly| nightly.file.url.clone()).collect();
-    let known = commits::read(&client, wheels, cache, progress)?;
+    let known = wheel_commits::read(&client, wheels, cache, progress)?;
     Ok((nightlies, known))
 }
 

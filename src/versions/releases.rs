@@ -35,6 +35,7 @@ impl Releases {
             label: managed.torch.to_string(),
             identity: managed.key(minor),
             commit: None,
+            note: None,
         });
         Ok(Self { candidates: candidates.collect(), environments, cache: cache.clone() })
     }

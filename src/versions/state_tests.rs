@@ -15,6 +15,7 @@ fn candidates(labels: &[&str]) -> Vec<Candidate> {
         label: (*label).to_owned(),
         identity: format!("identity of {label}"),
         commit: None,
+        note: None,
     };
     labels.iter().map(candidate).collect()
 }
@@ -33,6 +34,7 @@ fn run(label: &str, python: &str) -> Run {
             label: label.to_owned(),
             torch: label.to_owned(),
             torch_commit: Some("0123456789abcdef".to_owned()),
+            overlay: None,
             python: python.to_owned(),
             device: Device::Cpu,
             verdict: Some(Verdict::Fixed),

@@ -109,7 +109,7 @@ mod tests {
     }
 
     fn candidate(identity: &str) -> Candidate {
-        Candidate { label: "2.8.0".into(), identity: identity.into(), commit: None }
+        Candidate { label: "2.8.0".into(), identity: identity.into(), commit: None, note: None }
     }
 
     fn cell(run_dir: Option<PathBuf>, verdict: Option<Verdict>) -> Cell {
@@ -118,6 +118,7 @@ mod tests {
             label: "2.8.0".into(),
             torch: "2.8.0+cu128".into(),
             torch_commit: None,
+            overlay: None,
             python: "3.11.7".into(),
             device: Device::Cpu,
             verdict,

@@ -75,6 +75,7 @@ mod tests {
             label: (*label).into(),
             torch: format!("{label}+cpu"),
             torch_commit: None,
+            overlay: None,
             python: "3.11.7".into(),
             device: Device::Cpu,
             verdict: *verdict,

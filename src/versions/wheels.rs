@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use pep440_rs::Version;
 
 use super::candidate::{Candidate, Source, Unavailable};
-use super::commits::{self, Known};
 use super::nightlies::no_build;
 use super::source_error::SourceError;
+use super::wheel_commits::{self, Known};
 use crate::cache::Cache;
 use crate::environment::{self, Environment, Managed, Progress, Request, TorchWheel, is_ready};
 use crate::index::{Client, Machine, WheelName};
@@ -86,7 +86,7 @@ impl Wheels {
             return Err(no_build(&wheel.to_string(), &machine, std::iter::once(wheel.name())));
         }
         let urls = wheels.iter().filter_map(|wheel| wheel.url().cloned()).collect();
-        let read = commits::read(&Client::new(None), urls, cache, progress);
+        let read = wheel_commits::read(&Client::new(None), urls, cache, progress);
         progress.end();
         let mut read = read?.into_iter();
         let found = wheels.into_iter().map(|wheel| Found {
@@ -112,7 +112,7 @@ impl Wheels {
                 ..template.clone()
             });
             let identity = managed.as_ref().map_or(found.shown, |managed| managed.key(python_minor));
-            let candidate = Candidate { label, identity, commit: found.known.commit };
+            let candidate = Candidate { label, identity, commit: found.known.commit, note: None };
             (candidate, Build { managed, gone: found.known.gone })
         });
         let (candidates, builds) = made.unzip();

@@ -73,8 +73,8 @@ impl<'a> Releases<'a> {
             exit: said.exit,
             tail: said.stderr.iter().map(|line| process::without_password(line)).collect(),
         };
-        // Below the oldest release uv finds no solution; any other failure is one.
-        if self.below.is_some() && failure.is_no_such_version() { Ok(None) } else { Err(failure) }
+        // Below the oldest release that fits uv finds no solution; any other failure is one.
+        if self.below.is_some() && failure.is_nothing_that_fits() { Ok(None) } else { Err(failure) }
     }
 }
 

@@ -13,6 +13,7 @@ mod cell;
 mod commits;
 mod commits_error;
 mod dates;
+mod fetcher;
 mod git;
 mod git_error;
 #[cfg(test)]
@@ -34,6 +35,7 @@ mod wheels;
 pub use answer::{Run, Shown};
 pub use bisect::{BisectError, BisectWatcher, Bisection, Ran, between, direction};
 pub use bisect_report::{BisectReport, Skipped, Tested};
+use candidate::with_causes;
 pub use candidate::{Candidate, Source, Unavailable};
 pub use cell::{Cell, CellWatcher, run_cells};
 pub use commits::Commits;

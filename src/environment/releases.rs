@@ -50,6 +50,8 @@ impl<'a> Releases<'a> {
         let mut command = self.uv.command(self.cache.root());
         command.args(["pip", "compile", "--no-deps", "--no-header", "--no-annotate", "--quiet"]);
         command.args(["--python-version", &format!("3.{}", self.python_minor)]);
+        // Nothing is built here, so any interpreter will do; uv would fetch the very one, or try to for 10 s each time.
+        command.arg("--no-python-downloads");
         self.template.add_indexes(&mut command);
         command.arg("-");
         let requirement = match &self.below {

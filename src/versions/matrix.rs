@@ -6,23 +6,13 @@ use torchleak_protocol::{ArmEvent, Device, HostEvent};
 
 use super::fetcher::{Fetched, Fetcher};
 use super::store::CellStore;
-use super::{Candidate, Cell, CellWatcher, Source, Unavailable, run_cells, with_causes};
+use super::{Candidate, Cell, CellWatcher, Column, Source, Unavailable, run_cells, with_causes};
 use crate::cache::Cache;
 use crate::case::Case;
 use crate::environment::{self, Environment, EnvironmentError, Progress, is_ready};
 use crate::interrupt;
 use crate::run::{ArmOutcome, CaseOutcome, RunError, Settings, WantedDevice, Watcher};
 use crate::worker::WorkerError;
-
-/// One version under one interpreter.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Column {
-    /// Which of the sources it is of.
-    pub source: usize,
-    pub candidate: Candidate,
-    /// The Python's minor version (of 3).
-    pub python_minor: u32,
-}
 
 /// What is run where.
 pub struct Matrix<'a> {

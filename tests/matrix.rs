@@ -18,7 +18,11 @@ use serde_json::{Value, json};
 use support::{Context, Finished};
 use torch_wheels::{Build, RealTorch};
 use torchleak::cache::{Cache, CacheArgs};
+use torchleak::case::Verdict;
 use torchleak::environment::{EnvironmentArgs, Silent, find_or_install_uv, resolve};
+use torchleak::report::{MatrixReport, matrix_csv, matrix_document, matrix_markdown, matrix_text};
+use torchleak::versions::Cell;
+use torchleak_protocol::Device;
 
 /// The torch under test; its environment is found as every command finds it.
 static REAL: LazyLock<RealTorch> = LazyLock::new(|| {
@@ -248,6 +252,33 @@ fn columns_are_fetched_ahead_judged_compared_and_known_from_then_on() {
 }
 
 #[test]
+fn what_another_process_uses_is_not_removed_and_holds_nothing_up() {
+    let lab = Lab::with_nightlies(&["01", "02"], &[]);
+    let flat = lab.case("flat", FLAT);
+    let mut command = lab.command(&[&flat], "nightly", &["--keep", "0", "--format", "json"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let limit = Instant::now() + Duration::from_secs(300);
+    while lab.environments().is_empty() {
+        assert!(Instant::now() < limit, "no environment was made");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let locks = lab.files_in("cache/environments").into_iter();
+    let lock = locks.filter(|path| path.to_string_lossy().ends_with(".lock")).find(|path| {
+        // That of the first; the second may be about to be made.
+        path.to_string_lossy().contains("dev20260101")
+    });
+    let in_use = fs::File::open(lock.unwrap()).unwrap();
+    in_use.lock_shared().unwrap();
+    while child.try_wait().unwrap().is_none() {
+        assert!(Instant::now() < limit, "the matrix waits for what it cannot remove");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let finished = Finished::of(child.wait_with_output().unwrap());
+    assert_eq!(told(&document(&finished)), ["flat fixed", "flat fixed"]);
+    assert_eq!(lab.environments(), ["20260101"], "the other one was made here and is used by nobody");
+}
+
+#[test]
 fn what_changed_is_run_again_and_only_that() {
     let lab = Lab::with_nightlies(&["01"], &[]);
     let cases = ["flat", "changed", "lost"].map(|name| lab.case(name, FLAT));
@@ -328,6 +359,140 @@ fn a_version_without_a_build_for_the_python_says_so_and_one_that_is_not_there_ha
         "nothing half-made is left"
     );
     assert!(lab.files_in("runs").is_empty());
+}
+
+/// A cell by hand.
+fn cell(case: &str, torch: &str, python: &str, verdict: Option<Verdict>) -> Cell {
+    Cell {
+        case: case.to_owned(),
+        label: torch.to_owned(),
+        torch: format!("{torch}+cpu"),
+        torch_commit: Some("0123456789abcdef0123456789abcdef01234567".to_owned()),
+        overlay: None,
+        python: python.to_owned(),
+        device: Device::Cpu,
+        verdict,
+        reason: "it is as it is".to_owned(),
+        expected: verdict,
+        ok: true,
+        growth: verdict.map(|_| 2_147_483_648.4),
+        seconds: 6.25,
+        run_dir: Some(PathBuf::from("/runs/1")),
+        cached: false,
+    }
+}
+
+/// Two cases on four versions, with all that can be said of a cell.
+fn report() -> MatrixReport {
+    use Verdict::{Error, Fixed, Inconclusive, OneOff, Reproduced, Uncollectable};
+    let python = "3.11.7";
+    let mut cells = vec![
+        cell("a-leak", "2.6.0", python, Some(Reproduced)),
+        cell("another-leak", "2.6.0", python, Some(Uncollectable)),
+        cell("a-leak", "2.7.1", python, Some(Inconclusive)),
+        cell("another-leak", "2.7.1", python, Some(OneOff)),
+        cell("a-leak", "2.8.0", "3.11", None),
+        cell("another-leak", "2.8.0", "3.11", None),
+        cell("a-leak", "2.9.0.dev20250801+cu128", python, Some(Fixed)),
+        cell("another-leak", "2.9.0.dev20250801+cu128", python, Some(Error)),
+    ];
+    cells[0].cached = true;
+    cells[2] = Cell {
+        ok: false,
+        expected: Some(Reproduced),
+        reason: "two sources | disagree,\nor \"seem\" to".to_owned(),
+        ..cells[2].clone()
+    };
+    for place in [4, 5] {
+        cells[place] = Cell {
+            ok: false,
+            expected: None,
+            torch_commit: None,
+            run_dir: None,
+            reason: "installing torch failed: `uv pip install` ended with exit code 1\nerror: no network"
+                .to_owned(),
+            ..cells[place].clone()
+        };
+    }
+    MatrixReport::new(cells)
+}
+
+fn snapshot(name: &str, text: &str) {
+    let mut settings = insta::Settings::clone_current();
+    settings.set_snapshot_path("../snapshots");
+    settings.set_omit_expression(true);
+    settings.bind(|| insta::assert_snapshot!(name, text));
+}
+
+#[test]
+fn a_person_reads_a_table_then_what_changes_and_then_what_is_to_be_known_of_cells() {
+    snapshot("a_matrix_for_a_person", &matrix_text(&report(), false, 100));
+}
+
+#[test]
+fn a_table_that_is_too_wide_comes_in_parts_of_whole_columns() {
+    let text = matrix_text(&report(), false, 50);
+    let table: Vec<&str> = text.split("\na-leak:").next().unwrap().lines().collect();
+    assert!(table.iter().all(|line| line.len() <= 50), "{text}");
+    snapshot("a_matrix_on_a_narrow_terminal", &text);
+    // Narrower than any column is as narrow as one column.
+    let least = matrix_text(&report(), false, 1);
+    assert_eq!(least.matches("another-leak  ").count(), 4, "{least}");
+}
+
+#[test]
+fn colours_add_nothing_but_colours() {
+    let coloured = matrix_text(&report(), true, 100);
+    assert!(coloured.contains("\u{1b}[38;5;9m"), "{coloured:?}");
+    let bare = console::strip_ansi_codes(&coloured);
+    let lines = |text: &str| text.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>();
+    assert_eq!(lines(&bare), lines(&matrix_text(&report(), false, 100)));
+}
+
+#[test]
+fn a_matrix_can_be_put_into_an_issue() {
+    snapshot("a_matrix_as_markdown", &matrix_markdown(&report()));
+}
+
+#[test]
+fn a_matrix_is_a_line_per_cell_for_other_programs() {
+    let text = matrix_csv(&report()).unwrap();
+    snapshot("a_matrix_as_csv", &text);
+    let mut reader = csv::Reader::from_reader(text.as_bytes());
+    let records: Vec<csv::StringRecord> = reader.records().map(Result::unwrap).collect();
+    assert_eq!(&records[2][12], "two sources | disagree,\nor \"seem\" to");
+}
+
+#[test]
+fn a_document_has_the_keys_that_are_promised() {
+    let document = matrix_document(&report());
+    let text = serde_json::to_string_pretty(&json!({
+        "schema": document["schema"],
+        "cells": [document["cells"][0], document["cells"][4]],
+        "transitions": document["transitions"],
+    }));
+    snapshot("a_matrix_as_json", &text.unwrap());
+}
+
+#[test]
+fn each_python_is_compared_with_itself_alone() {
+    use Verdict::{Fixed, Reproduced};
+    let cells = [("3.11.7", Reproduced, Fixed), ("3.12.1", Fixed, Reproduced)].map(|(python, old, new)| {
+        [cell("a-leak", "2.6.0", python, Some(old)), cell("a-leak", "2.8.0", python, Some(new))]
+    });
+    let report = MatrixReport::new(cells.concat());
+    snapshot("a_matrix_of_two_pythons", &matrix_text(&report, false, 100));
+    let pythons: Vec<String> = report.transitions().into_iter().map(|one| one.python).collect();
+    assert_eq!(pythons, ["3.11", "3.12"]);
+}
+
+#[test]
+fn a_matrix_without_a_cell_is_told_without_a_panic() {
+    let empty = MatrixReport::new(Vec::new());
+    assert_eq!(matrix_text(&empty, false, 80), "");
+    assert_eq!(matrix_csv(&empty).unwrap().lines().count(), 1);
+    assert_eq!(matrix_document(&empty)["cells"], json!([]));
+    assert!(matrix_markdown(&empty).starts_with("| case |"));
 }
 
 #[rstest]

@@ -162,7 +162,7 @@ fn nightlies_of_an_index_with_a_password_are_listed_merged_installed_and_judged(
         found.merged().iter().map(|one| (&one.label, &one.into)).collect::<Vec<_>>(),
         [(&second, &first)]
     );
-    assert_eq!(found.find("2026-01-02"), Some(first));
+    assert_eq!(found.find("2026-01-02").as_ref(), Some(&first));
     let asked: Vec<String> = server.asked().into_iter().filter(|asked| asked.contains(".whl")).collect();
     // The end of each, and then the one file in it; the wheel that is gone is asked for once.
     assert_eq!(asked.len(), 3 * 2 + 1, "{asked:?}");

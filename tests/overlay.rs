@@ -386,6 +386,65 @@ fn run_with_a_commit_says_so_everywhere_and_one_that_does_not_import_is_no_envir
     assert_eq!(fs::read_dir(cache.overlays()).unwrap().count(), 0);
 }
 
+/// Where the commits of a history change between two ends, as `torchleak bisect` says it.
+fn bisected(
+    context: &Context,
+    base: &Base,
+    repository: &Repository,
+    good: &str,
+    bad: &str,
+) -> serde_json::Value {
+    let mut command = torchleak(context);
+    let state = context.path().join(format!("{good}.json"));
+    command.args(["bisect", "sac-stock", "--good", good, "--bad", bad, "--format", "json"]);
+    command.arg("--python").arg(&base.environment.python).arg("--state").arg(state);
+    command.arg("--git").arg(&repository.0).args(["--paths", FILE]);
+    let done = Finished::of(command.output().unwrap());
+    assert_eq!(done.code, 0, "{}", done.stderr);
+    serde_json::from_str(&done.stdout).unwrap()
+}
+
+#[test]
+fn a_bisection_over_commits_names_the_right_two_with_a_broken_one_among_them() {
+    let base = Base::new();
+    let context = Context::new();
+    let repository = Repository::new(&context);
+    let history = history(&repository, &base.checkpoint());
+    let hash = |place: usize| history[place].0.as_str();
+    let named = |document: &serde_json::Value| {
+        ["last_before", "first_after"].map(|side| document[side].as_str().unwrap().to_owned())
+    };
+    let is = |found: &str, place: usize| assert!(hash(place).starts_with(found), "{found} is not {place}");
+
+    let document = bisected(&context, &base, &repository, hash(0), hash(4));
+    let [before, after] = named(&document);
+    is(&before, 1);
+    is(&after, 2);
+    assert_eq!(
+        (&document["find"], &document["conclusive"]),
+        (&"introduced".into(), &true.into()),
+        "{document:#}"
+    );
+    let link = document["compare"].as_str().unwrap();
+    assert!(link.ends_with(&format!("/compare/{}...{}", hash(1), hash(2))), "{link}");
+    let replay: Vec<&str> =
+        document["replay"].as_array().unwrap().iter().map(|one| one.as_str().unwrap()).collect();
+    assert!(replay[0].contains("--git") && replay[0].contains(&before), "{replay:?}");
+
+    // Over the broken commit, and to an end that changes nothing in the paths.
+    let document = bisected(&context, &base, &repository, "main", hash(2));
+    let [before, after] = named(&document);
+    is(&before, 4);
+    is(&after, 5);
+    assert_eq!(document["find"], "fixed");
+    let tested = document["tested"].as_array().unwrap();
+    let broken = tested.iter().find(|one| hash(3).starts_with(one["candidate"].as_str().unwrap()));
+    if let Some(broken) = broken {
+        assert_eq!(broken["answer"], "unknown");
+        assert!(broken["reason"].as_str().unwrap().contains("what_is_not_there"), "{broken:#}");
+    }
+}
+
 #[test]
 fn git_bisect_run_finds_the_commit_that_leaks_without_a_build() {
     let (context, base) = (Context::new(), Base::new());

@@ -4,11 +4,11 @@ use std::io::IsTerminal;
 
 use clap::{Args, ValueEnum};
 
+use super::cases::CasesArgs;
 use super::error::CliError;
 use super::settings::SettingsArgs;
 use super::{print_json, print_text, width};
 use crate::cache::{Cache, CacheArgs};
-use crate::case::{Case, Catalog, HEADLINE};
 use crate::environment::{EnvironmentArgs, EnvironmentError, Managed, OnStderr};
 use crate::exit_code::ExitCode;
 use crate::report::{
@@ -19,15 +19,8 @@ use crate::versions::{Cell, CellStore, Columns, IndexArgs, Matrix, Selection};
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct MatrixArgs {
-    /// Shipped cases by name, or case files by path [default: the headline case]
-    #[arg(value_name = "CASE")]
-    cases: Vec<String>,
-    /// Run every shipped case that is not marked `when: slow` or `when: named`
-    #[arg(long, conflicts_with = "cases")]
-    all: bool,
-    /// With --all: run those marked `when: slow` too, which compile or import anew
-    #[arg(long, requires = "all")]
-    slow: bool,
+    #[command(flatten)]
+    cases: CasesArgs,
     /// The versions of torch: 2.6.0,2.8.0..2.15.0, or >=2.8, or latest, or nightly:2025-05-01..2025-06-10
     #[arg(long, value_name = "RANGE|LIST")]
     torch: Selection,
@@ -94,7 +87,7 @@ enum Format {
 
 /// Runs the command.
 pub fn run(args: &MatrixArgs, cache: &CacheArgs) -> Result<ExitCode, CliError> {
-    let cases = selected(args)?;
+    let cases = args.cases.selected()?;
     let cache = Cache::open(cache)?;
     let settings = args.settings.settings(&cache)?;
     let Columns { sources, columns } = columns(args, &cache)?;
@@ -125,15 +118,6 @@ pub fn run(args: &MatrixArgs, cache: &CacheArgs) -> Result<ExitCode, CliError> {
         Format::Csv => print_text(&matrix_csv(&report).map_err(|error| CliError::Output(error.into()))?)?,
     }
     Ok(exit_code(report.cells(), cases.len() * columns.len()))
-}
-
-fn selected(args: &MatrixArgs) -> Result<Vec<Case>, CliError> {
-    let catalog = Catalog::shipped()?;
-    if args.all {
-        return Ok(catalog.all(args.slow).cloned().collect());
-    }
-    let headline = [HEADLINE.to_owned()];
-    Ok(catalog.select(if args.cases.is_empty() { &headline } else { &args.cases })?)
 }
 
 /// The versions under each Python, and where they come from.

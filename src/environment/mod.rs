@@ -35,7 +35,7 @@ pub use list::{Listed, list, table};
 pub use lock::Lock;
 pub use overlay::{Overlay, overlaid};
 pub use progress::{OnStderr, Progress, Silent};
-pub use prune::{PruneArgs, Pruned, prune};
+pub use prune::{PruneArgs, Pruned, forget_downloads, prune};
 pub use releases::Releases;
 pub use request::{DEFAULT_TORCH, EnvironmentArgs, Managed, Request};
 pub use room::{check_room, remove_environment};

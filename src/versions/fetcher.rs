@@ -75,6 +75,7 @@ impl<'a> Fetcher<'a> {
 
     fn remove_unused(&mut self, keep: usize) {
         let mut place = 0;
+        let before = self.made.len();
         while self.made.len() > keep && place < self.made.len() {
             match environment::remove_environment(&self.made[place], self.matrix.cache) {
                 Ok(true) => drop(self.made.remove(place)),
@@ -85,5 +86,11 @@ impl<'a> Fetcher<'a> {
                 }
             }
         }
+        if self.made.len() < before
+            && let Err(error) = environment::forget_downloads(self.matrix.cache, self.progress)
+        {
+            self.progress.note(&format!("warning: downloads stay: {}", super::with_causes(&error)));
+        }
+        self.progress.end();
     }
 }

@@ -19,9 +19,9 @@ use support::{Context, Finished};
 use torch_wheels::{Build, RealTorch};
 use torchleak::cache::{Cache, CacheArgs};
 use torchleak::case::Verdict;
-use torchleak::environment::{EnvironmentArgs, Silent, find_or_install_uv, resolve};
+use torchleak::environment::{EnvironmentArgs, Managed, Silent, find_or_install_uv, resolve};
 use torchleak::report::{MatrixReport, matrix_csv, matrix_document, matrix_markdown, matrix_text};
-use torchleak::versions::Cell;
+use torchleak::versions::{Cell, Columns, IndexArgs, Selection};
 use torchleak_protocol::Device;
 
 /// The torch under test; its environment is found as every command finds it.
@@ -493,6 +493,28 @@ fn a_matrix_without_a_cell_is_told_without_a_panic() {
     assert_eq!(matrix_csv(&empty).unwrap().lines().count(), 1);
     assert_eq!(matrix_document(&empty)["cells"], json!([]));
     assert!(matrix_markdown(&empty).starts_with("| case |"));
+}
+
+#[test]
+fn a_range_has_the_same_releases_for_every_python_also_where_one_has_no_build() {
+    let lab = Lab::new();
+    // torch 2.4 was built for Python 3.8 to 3.12.
+    let templates = ["3.12", "3.13", "3.99"].map(|python| {
+        let args = EnvironmentArgs { python_version: Some(python.to_owned()), ..Default::default() };
+        Managed::template(&args).unwrap()
+    });
+    let selection: Selection = "2.4.1..2.5.0".parse().unwrap();
+    let found =
+        Columns::new(&selection, &templates, &IndexArgs::default(), &lab.cache, &Silent).unwrap().columns;
+    let told: Vec<(u32, &str)> =
+        found.iter().map(|column| (column.python_minor, column.candidate.label.as_str())).collect();
+    let all = [12, 13, 99].map(|python| [(python, "2.4.1"), (python, "2.5.0")]);
+    assert_eq!(told, all.concat());
+    // Alone, a Python that nothing is built for is an error that says so.
+    let none = Columns::new(&selection, &templates[2..], &IndexArgs::default(), &lab.cache, &Silent);
+    let error = none.unwrap_err();
+    assert!(error.to_string().contains("asking for releases of torch"), "{error}");
+    assert!(error.hint().unwrap().contains("no build for this Python"), "{error}");
 }
 
 #[rstest]

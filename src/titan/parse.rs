@@ -75,7 +75,7 @@ fn pattern(text: &str) -> Regex {
 }
 
 /// Reads a line and hands what it says, with the rank that says it, to `tell`.
-pub fn read_line<'a>(line: &'a [u8], tell: &mut impl FnMut(Option<Rank>, Event<'_>)) {
+pub fn read_line(line: &[u8], tell: &mut impl FnMut(Option<Rank>, Event<'_>)) {
     if !TELLING.is_match(line) {
         return;
     }

@@ -70,7 +70,7 @@ fn draw(judged: &Judged<'_>, name: &str, text: &mut String) -> Result<(), Box<dy
                 5,
                 BLACK.stroke_width(1),
             ))?
-            .label(format!("device: {gib:.2} GiB"))
+            .label(format!("device (dashed): {gib:.2} GiB"))
             .legend(|(x, y)| PathElement::new([(x, y), (x + 18, y)], BLACK.stroke_width(1)));
     }
     for (index, rank) in ranks.iter().enumerate().rev() {

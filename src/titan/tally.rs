@@ -112,7 +112,9 @@ mod tests {
     #[test]
     fn a_typical_freed_amount_is_not_moved_by_the_first() {
         let mut freed = Freed::default();
-        [512, 2_147_483_648, 2_147_483_648, 2_147_483_648].map(|bytes| freed.add(bytes));
+        for bytes in [512, 2_147_483_648, 2_147_483_648, 2_147_483_648] {
+            freed.add(bytes);
+        }
         assert_eq!(freed.typical(), Some(2_147_483_648));
         assert_eq!((freed.count(), freed.is_constant(), freed.range), (4, false, Some((512, 2_147_483_648))));
     }

@@ -338,7 +338,7 @@ fn the_picture_shows_every_rank_with_axes_and_a_legend() {
     ] {
         assert!(picture.contains(text), "{text} is missing");
     }
-    assert_eq!(picture.matches("<polyline").count() >= 9, true);
+    assert!(picture.matches("<polyline").count() >= 9);
     let finished = context.run(["titan-log", "train.log", "--svg", "nowhere/memory.svg"]);
     assert_eq!(finished.code, 4, "{}", finished.stderr);
     assert!(finished.stderr.contains("nowhere/memory.svg"), "{}", finished.stderr);
@@ -447,13 +447,13 @@ fn noise(seed: u64) -> f64 {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(32))]
 
     #[test]
     fn a_known_slope_is_found_under_noise_torn_lines_and_shuffled_ranks(
         slopes in proptest::collection::vec(0.05..3.0_f64, 1..5),
         every in 1..20_u32,
-        lines in 20..400_u32,
+        lines in 20..200_u32,
         seed: u64,
         torn_one_in in 5..50_u64,
     ) {

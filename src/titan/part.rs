@@ -3,6 +3,9 @@
 use super::event::Point;
 use super::thin::Thinned;
 
+/// Most points that are kept of a part that is over.
+const CLOSED: usize = 128;
+
 /// What became of a point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Taken {
@@ -53,6 +56,12 @@ impl Part {
         *last = point;
         self.highest = self.highest.max(point.memory);
         Taken::New
+    }
+
+    /// Gives back memory of a part that is over.
+    pub fn close(&mut self) {
+        self.points.close(CLOSED);
+        self.collected.close(CLOSED);
     }
 
     /// Notes a collection.

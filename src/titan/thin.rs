@@ -22,17 +22,29 @@ impl<T> Thinned<T> {
     pub fn push(&mut self, entry: T) {
         if self.seen.is_multiple_of(self.stride) {
             if self.kept.len() == MOST {
-                let mut index = 0_usize;
-                self.kept.retain(|_| {
-                    index += 1;
-                    index % 2 == 1
-                });
-                self.stride *= 2;
+                self.halve();
             }
             // With an even number kept, the next one to keep is a multiple of the doubled stride too.
             self.kept.push(entry);
         }
         self.seen += 1;
+    }
+
+    fn halve(&mut self) {
+        let mut index = 0_usize;
+        self.kept.retain(|_| {
+            index += 1;
+            index % 2 == 1
+        });
+        self.stride *= 2;
+    }
+
+    /// Gives back memory of a series to which no more will come: keeps at most so many.
+    pub fn close(&mut self, most: usize) {
+        while self.kept.len() > most.max(1) {
+            self.halve();
+        }
+        self.kept.shrink_to_fit();
     }
 
     /// What is kept, in the order in which it came.
@@ -66,6 +78,10 @@ mod tests {
             let kept = thinned.kept();
             prop_assert_eq!(thinned.seen(), count);
             prop_assert!(kept.len() <= MOST && kept.len() as u64 >= count.min(MOST as u64 / 2));
+            prop_assert!(kept.iter().enumerate().all(|(index, number)| *number == index as u64 * thinned.stride));
+            thinned.close(100);
+            let kept = thinned.kept();
+            prop_assert!(kept.len() <= 100 && kept.len() as u64 >= count.min(50));
             prop_assert!(kept.iter().enumerate().all(|(index, number)| *number == index as u64 * thinned.stride));
         }
     }

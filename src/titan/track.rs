@@ -1,6 +1,6 @@
 //! What each rank of a log has shown so far, in memory that does not grow with the log.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use super::event::{Event, Fact, Point, Rank};
 use super::parse::read_line;
@@ -11,8 +11,8 @@ use super::text::plain;
 /// Most ranks that are kept. A log with more prefixes than this is no log of ranks.
 const MOST_RANKS: usize = 4096;
 
-/// Most parts of a rank, between restarts, that are kept apart.
-const MOST_PARTS: usize = 64;
+/// Most parts of a rank, between restarts, that are kept: the last ones.
+const MOST_PARTS: usize = 16;
 
 /// Which step lines are kept for a table, beside those for the fit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -32,9 +32,10 @@ pub struct Track {
     /// None for lines without a prefix.
     pub rank: Option<Rank>,
     /// What ended with a restart, the oldest first.
-    pub finished: Vec<Part>,
-    /// Parts that were left out of `finished`, because there were too many.
+    pub finished: VecDeque<Part>,
+    /// Parts before those, of which there were too many.
     pub parts_left_out: u64,
+    steps_left_out: u64,
     pub part: Part,
     pub step_lines: u64,
     /// Lines for a step that was there already, of another process without a rank.
@@ -57,8 +58,9 @@ impl Track {
     fn new(rank: Option<Rank>) -> Self {
         Self {
             rank,
-            finished: Vec::new(),
+            finished: VecDeque::new(),
             parts_left_out: 0,
+            steps_left_out: 0,
             part: Part::default(),
             step_lines: 0,
             repeated: 0,
@@ -80,7 +82,7 @@ impl Track {
 
     /// How many steps all parts span.
     pub fn steps_spanned(&self) -> u64 {
-        self.parts().map(Part::span).sum()
+        self.steps_left_out + self.parts().map(Part::span).sum::<u64>()
     }
 
     fn step(&mut self, point: Point, rows: Rows) {
@@ -94,12 +96,13 @@ impl Track {
                 }
             }
             Taken::Restart => {
-                let ended = std::mem::take(&mut self.part);
-                if self.finished.len() < MOST_PARTS {
-                    self.finished.push(ended);
-                } else {
+                let mut ended = std::mem::take(&mut self.part);
+                ended.close();
+                if self.finished.len() == MOST_PARTS {
+                    self.steps_left_out += self.finished.pop_front().map_or(0, |part| part.span());
                     self.parts_left_out += 1;
                 }
+                self.finished.push_back(ended);
                 self.part.take(point);
                 self.row(point, rows);
             }

@@ -3,7 +3,7 @@
 use super::judge::{Exhaustion, Judged, JudgedPart, JudgedRank, label};
 use super::layers::factorised;
 use super::track::Facts;
-use super::trend::Trend;
+use super::trend::{RESOLUTION, Trend};
 use crate::bytes::human;
 
 /// From so much of the device on, in percent, a plateau can be the end of memory.
@@ -17,11 +17,11 @@ impl Judged<'_> {
         };
         let others = self.ranks.iter().filter(|rank| rank.part().is_some()).count() - 1;
         let headline = headline(worst);
+        let name = worst.track.rank.as_ref().map_or_else(|| "memory".to_owned(), ToString::to_string);
         if others == 0 {
-            return headline;
+            return format!("{name} {headline}");
         }
         let growing: Vec<f64> = self.ranks.iter().filter_map(JudgedRank::growth).collect();
-        let name = label(worst.track.rank.as_ref());
         if growing.is_empty() {
             return format!("{name} {headline}; no rank grows");
         }
@@ -61,7 +61,10 @@ fn headline(rank: &JudgedRank<'_>) -> String {
         Trend::Levelled { rise, since } => {
             format!("rose by {} until step {since} and is flat since, of what was logged {over}", human(rise))
         }
-        Trend::Flat { within } => format!("is flat within {} {over}", human(within)),
+        Trend::Flat { within } => {
+            // Levels that the log shows as equal can differ by as much as it rounds.
+            format!("is flat within {} {over}", human(within.max(RESOLUTION)))
+        }
         Trend::TooFew { rise } if fit.lines > 1 => {
             format!("changed by {} {over}, which are too few to tell growth from a single step", human(rise))
         }
@@ -79,9 +82,9 @@ fn restarts(rank: &JudgedRank<'_>) -> Option<String> {
     let all = rank.parts.len() as u64 + rank.track.parts_left_out;
     let part = rank.part().filter(|_| all > 1)?;
     Some(format!(
-        "the steps went back {} times, as after a restart; this is of the part with the steps {} to {}, the last of \
+        "the steps went back {}, as after a restart; this is of the part with the steps {} to {}, the last of \
          which something can be said",
-        all - 1,
+        if all == 2 { "once".to_owned() } else { format!("{} times", all - 1) },
         part.first.step,
         part.last.step
     ))

@@ -8,19 +8,43 @@ use serde_json::{Value, json};
 use crate::bytes::human;
 use crate::titan::{Judged, JudgedPart, JudgedRank, Point, Rows, Trend, Word, label, plain, sentences};
 
-/// Rows of a table of evenly spaced lines.
-const ROWS: usize = 12;
+/// Rows of a rank's table of evenly spaced lines. The tables of many ranks are short.
+fn rows_of(ranks: usize) -> usize {
+    match ranks {
+        0..=4 => 12,
+        5..=16 => 6,
+        _ => 3,
+    }
+}
 
 /// All of it for a person.
 pub fn titan_log_text(judged: &Judged<'_>, name: &str, rows: Rows, notes: &[String], colour: bool) -> String {
     let mut text = format!("{}: {}\n", plain(name), summary(judged));
-    for rank in &judged.ranks {
+    // What is to be said of several ranks in the same words is said once, below them.
+    let mut remarks: Vec<(String, Vec<String>)> = Vec::new();
+    let said: Vec<Vec<String>> = judged.ranks.iter().map(|rank| sentences(rank, &judged.facts)).collect();
+    for (rank, sentences) in judged.ranks.iter().zip(&said) {
+        for sentence in sentences.iter().skip(1) {
+            let name = label(rank.track.rank.as_ref());
+            match remarks.iter_mut().find(|(known, _)| known == sentence) {
+                Some((_, ranks)) => ranks.push(name),
+                None => remarks.push((sentence.clone(), vec![name])),
+            }
+        }
+    }
+    for (rank, sentences) in judged.ranks.iter().zip(&said) {
         let _ = writeln!(text, "{}", label(rank.track.rank.as_ref()));
-        text.push_str(&table(rank, rows));
-        for sentence in sentences(rank, &judged.facts) {
-            let _ = writeln!(text, "  {sentence}");
+        text.push_str(&table(rank, rows, rows_of(judged.ranks.len())));
+        for (index, sentence) in sentences.iter().enumerate() {
+            let is_shared = remarks.iter().any(|(known, ranks)| known == sentence && ranks.len() > 1);
+            if index == 0 || !is_shared {
+                let _ = writeln!(text, "  {sentence}");
+            }
         }
         text.push_str(&tallies(rank));
+    }
+    for (sentence, ranks) in remarks.iter().filter(|(_, ranks)| ranks.len() > 1) {
+        let _ = writeln!(text, "{}: {sentence}", some_of(ranks));
     }
     for note in notes.iter().cloned().chain(own_notes(judged)) {
         let _ = writeln!(text, "note: {note}");
@@ -44,6 +68,12 @@ pub fn titan_log_line(judged: &Judged<'_>) -> Option<String> {
         format!(", likely out of memory in {} steps at most", exhaustion.steps)
     });
     Some(format!("step {}: {}{of}: {}{left}", last.step, human(last.memory), judged.reason()))
+}
+
+/// The names of ranks, the first of many.
+fn some_of(ranks: &[String]) -> String {
+    let named = ranks.iter().take(8).cloned().collect::<Vec<_>>().join(", ");
+    if ranks.len() > 8 { format!("{named} and {} more", ranks.len() - 8) } else { named }
 }
 
 fn summary(judged: &Judged<'_>) -> String {
@@ -77,23 +107,28 @@ fn own_notes(judged: &Judged<'_>) -> Vec<String> {
     notes
 }
 
-/// The step lines to show, each with the part that it is of.
-fn shown(rank: &JudgedRank<'_>, rows: Rows) -> Vec<Point> {
+/// The step lines to show, each with the number of its part.
+fn shown(rank: &JudgedRank<'_>, rows: Rows, most: usize) -> Vec<(u64, Point)> {
     if rows != Rows::Spaced {
         let mut all = rank.track.rows.clone();
-        let last = rank.track.part.last();
-        all.extend(last.filter(|last| all.last().is_none_or(|row| row.step != last.step)));
+        let last = rank.track.part.last().map(|last| (rank.track.part_number(), *last));
+        all.extend(last.filter(|(part, last)| {
+            all.last().is_none_or(|(row_part, row)| (row_part, row.step) != (part, last.step))
+        }));
         return all;
     }
-    let all: Vec<Point> = rank.track.parts().flat_map(crate::titan::Part::points).collect();
-    if all.len() <= ROWS {
+    let numbered = (rank.track.parts_left_out..).zip(rank.track.parts());
+    let all: Vec<(u64, Point)> = numbered
+        .flat_map(|(number, part)| part.points().into_iter().map(move |point| (number, point)))
+        .collect();
+    if all.len() <= most {
         return all;
     }
-    (0..ROWS).map(|row| all[row * (all.len() - 1) / (ROWS - 1)]).collect()
+    (0..most).map(|row| all[row * (all.len() - 1) / (most - 1)]).collect()
 }
 
-fn table(rank: &JudgedRank<'_>, rows: Rows) -> String {
-    let points = shown(rank, rows);
+fn table(rank: &JudgedRank<'_>, rows: Rows, most: usize) -> String {
+    let points = shown(rank, rows, most);
     if points.is_empty() {
         return String::new();
     }
@@ -101,24 +136,22 @@ fn table(rank: &JudgedRank<'_>, rows: Rows) -> String {
     table.load_style(presets::NOTHING);
     let titles = ["", "step", "memory", "of device", "change per step"];
     table.set_header(titles.map(|title| Cell::new(title).add_attribute(Attribute::Dim)));
-    let mut before: Option<Point> = None;
-    for point in points {
-        let (mark, change) = match before {
-            Some(before) if point.step > before.step => {
-                let steps = f64::from(point.step - before.step);
-                (String::new(), signed((point.memory - before.memory) / steps))
-            }
-            Some(_) => ("restart".to_owned(), "-".to_owned()),
-            None => (String::new(), "-".to_owned()),
-        };
+    let mut before: Option<(u64, Point)> = None;
+    for (part, point) in points {
+        let same = before.filter(|(other, earlier)| *other == part && earlier.step < point.step);
+        let change = same.map_or_else(
+            || "-".to_owned(),
+            |(_, earlier)| signed((point.memory - earlier.memory) / f64::from(point.step - earlier.step)),
+        );
+        let is_restart = before.is_some_and(|(other, _)| other != part);
         table.add_row([
-            mark,
+            if is_restart { "restart".to_owned() } else { String::new() },
             point.step.to_string(),
             human(point.memory),
             point.percent.map_or_else(|| "-".to_owned(), |percent| format!("{percent:.2} %")),
             change,
         ]);
-        before = Some(point);
+        before = Some((part, point));
     }
     for column in table.column_iter_mut() {
         column.set_cell_alignment(CellAlignment::Right);
@@ -234,10 +267,11 @@ fn rank_document(rank: &JudgedRank<'_>, judged: &Judged<'_>, rows: Rows) -> Valu
         "allocation_retries": track.retries,
         "out_of_memory_after_step": track.out_of_memory.flatten(),
         "exhaustion": exhaustion,
-        "judged_part": rank.judged,
-        "parts": rank.parts.iter().map(part_document).collect::<Vec<_>>(),
+        "judged_part": rank.judged.map(|index| track.parts_left_out + index as u64),
+        "parts": (track.parts_left_out..).zip(&rank.parts).map(part_document).collect::<Vec<_>>(),
         "highest_bytes": part.map(|part| whole(part.highest)),
-        "table": shown(rank, rows).iter().map(|point| json!({
+        "table": shown(rank, rows, rows_of(1)).iter().map(|(part, point)| json!({
+            "part": part,
             "step": point.step,
             "memory_bytes": whole(point.memory),
             "percent": point.percent,
@@ -245,7 +279,7 @@ fn rank_document(rank: &JudgedRank<'_>, judged: &Judged<'_>, rows: Rows) -> Valu
     })
 }
 
-fn part_document(part: &JudgedPart) -> Value {
+fn part_document((number, part): (u64, &JudgedPart)) -> Value {
     let (trend, since) = match part.trend {
         Trend::Grows { since, .. } => ("grows", Some(since)),
         Trend::Levelled { since, .. } => ("levelled off", Some(since)),
@@ -253,6 +287,7 @@ fn part_document(part: &JudgedPart) -> Value {
         Trend::TooFew { .. } => ("too few lines", None),
     };
     json!({
+        "part": number,
         "first_step": part.first.step,
         "last_step": part.last.step,
         "lines": part.lines,

@@ -18,7 +18,11 @@ const COLOURS: [RGBColor; 7] = [
 const GREY: RGBColor = RGBColor(170, 170, 170);
 
 const GIB: f64 = (1_u64 << 30) as f64;
-const SIZE: (u32, u32) = (960, 540);
+const SIZE: (u32, u32) = (1100, 540);
+/// How much of the width the legend has.
+const LEGEND: u32 = 250;
+/// So many points have marks, because between them there is nothing.
+const FEW: usize = 20;
 
 /// Draws the points that are kept, a line per rank and part, and the device's memory where it is near.
 ///
@@ -33,6 +37,8 @@ pub fn svg(judged: &Judged<'_>, name: &str) -> Result<String, String> {
 fn draw(judged: &Judged<'_>, name: &str, text: &mut String) -> Result<(), Box<dyn std::error::Error>> {
     let root = SVGBackend::with_string(text, SIZE).into_drawing_area();
     root.fill(&WHITE)?;
+    // The legend has room of its own, because lines can be anywhere.
+    let (left, right) = root.split_horizontally(SIZE.0 - LEGEND);
     let mut ranks: Vec<&JudgedRank<'_>> = judged.ranks.iter().filter(|rank| rank.part().is_some()).collect();
     // Where there are more ranks than colours, those that grow most have one, and lie above the others.
     if ranks.len() > COLOURS.len() {
@@ -45,7 +51,7 @@ fn draw(judged: &Judged<'_>, name: &str, text: &mut String) -> Result<(), Box<dy
     let capacity = ranks.iter().find_map(|rank| Some(rank.exhaustion?.capacity)).or(judged.facts.capacity);
     let capacity = capacity.map(|bytes| bytes / GIB).filter(|gib| *gib < 3.0 * top);
     let top = 1.08 * capacity.map_or(top, |gib| gib.max(top));
-    let mut chart = ChartBuilder::on(&root)
+    let mut chart = ChartBuilder::on(&left)
         .caption(format!("Memory over steps: {name}"), ("sans-serif", 20))
         .margin(16)
         .x_label_area_size(44)
@@ -62,43 +68,39 @@ fn draw(judged: &Judged<'_>, name: &str, text: &mut String) -> Result<(), Box<dy
         .light_line_style(TRANSPARENT)
         .bold_line_style(BLACK.mix(0.12))
         .draw()?;
-    if let Some(gib) = capacity {
-        chart
-            .draw_series(DashedLineSeries::new(
-                [(steps.0, gib), (steps.1, gib)],
-                8,
-                5,
-                BLACK.stroke_width(1),
-            ))?
-            .label(format!("device (dashed): {gib:.2} GiB"))
-            .legend(|(x, y)| PathElement::new([(x, y), (x + 18, y)], BLACK.stroke_width(1)));
-    }
+    let mut entries = Vec::new();
     for (index, rank) in ranks.iter().enumerate().rev() {
         let colour = COLOURS.get(index).copied().unwrap_or(GREY);
         let style = colour.stroke_width(if index < COLOURS.len() { 2 } else { 1 });
-        let is_only_other = index == COLOURS.len();
-        for (number, part) in rank.track.parts().enumerate() {
+        for part in rank.track.parts() {
             let points = part.points().into_iter().map(|point| (f64::from(point.step), point.memory / GIB));
             let points: Vec<(f64, f64)> = points.collect();
-            if points.len() <= 40 {
+            if points.len() <= FEW {
                 chart.draw_series(points.iter().map(|at| Circle::new(*at, 3, colour.filled())))?;
             }
-            let drawn = chart.draw_series(LineSeries::new(points, style))?;
-            let text = match number {
-                0 if index < COLOURS.len() => legend(rank),
-                0 if is_only_other => format!("{} more ranks", ranks.len() - COLOURS.len()),
-                _ => continue,
-            };
-            drawn.label(text).legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], style));
+            chart.draw_series(LineSeries::new(points, style))?;
+        }
+        if index < COLOURS.len() {
+            entries.push((style, legend(rank)));
         }
     }
-    chart
-        .configure_series_labels()
-        .position(SeriesLabelPosition::LowerRight)
-        .background_style(WHITE.mix(0.85))
-        .border_style(BLACK.mix(0.4))
-        .label_font(("sans-serif", 14))
-        .draw()?;
+    entries.reverse();
+    if ranks.len() > COLOURS.len() {
+        entries.push((GREY.stroke_width(1), format!("{} more ranks", ranks.len() - COLOURS.len())));
+    }
+    for (row, (style, text)) in (0..).zip(&entries) {
+        let y = 64 + 22 * row;
+        right.draw(&PathElement::new([(0, y), (22, y)], *style))?;
+        right.draw(&Text::new(text.clone(), (30, y - 6), ("sans-serif", 14)))?;
+    }
+    if let Some(gib) = capacity {
+        let style = BLACK.stroke_width(1);
+        chart.draw_series(DashedLineSeries::new([(steps.0, gib), (steps.1, gib)], 8, 5, style))?;
+        let y = 64 + 22 * i32::try_from(entries.len())?;
+        right.draw(&PathElement::new([(0, y), (8, y)], style))?;
+        right.draw(&PathElement::new([(13, y), (21, y)], style))?;
+        right.draw(&Text::new(format!("device: {gib:.2} GiB"), (30, y - 6), ("sans-serif", 14)))?;
+    }
     root.present()?;
     Ok(())
 }

@@ -50,8 +50,8 @@ pub struct Track {
     pub retries: u64,
     /// After which step an out-of-memory error was raised.
     pub out_of_memory: Option<Option<u32>>,
-    /// What is kept for a table, where a few lines are not enough.
-    pub rows: Vec<Point>,
+    /// What is kept for a table, where a few lines are not enough, each with the number of its part.
+    pub rows: Vec<(u64, Point)>,
 }
 
 impl Track {
@@ -80,6 +80,11 @@ impl Track {
         self.finished.iter().chain(std::iter::once(&self.part))
     }
 
+    /// The number of the present part.
+    pub fn part_number(&self) -> u64 {
+        self.parts_left_out + self.finished.len() as u64
+    }
+
     /// How many steps all parts span.
     pub fn steps_spanned(&self) -> u64 {
         self.steps_left_out + self.parts().map(Part::span).sum::<u64>()
@@ -91,7 +96,7 @@ impl Track {
             Taken::New => self.row(point, rows),
             Taken::Repeated => {
                 self.repeated += 1;
-                if let Some(row) = self.rows.last_mut().filter(|row| row.step == point.step) {
+                if let Some((_, row)) = self.rows.last_mut().filter(|(_, row)| row.step == point.step) {
                     row.memory = row.memory.max(point.memory);
                 }
             }
@@ -110,12 +115,17 @@ impl Track {
     }
 
     fn row(&mut self, point: Point, rows: Rows) {
-        let due = |every: u32| self.rows.last().is_none_or(|last| point.step.abs_diff(last.step) >= every);
-        match rows {
-            Rows::Spaced => {}
-            Rows::All => self.rows.push(point),
-            Rows::Every(every) if due(every) => self.rows.push(point),
-            Rows::Every(_) => {}
+        let number = self.part_number();
+        let is_due = match rows {
+            Rows::Spaced => false,
+            Rows::All => true,
+            Rows::Every(every) => self
+                .rows
+                .last()
+                .is_none_or(|(part, last)| *part != number || point.step.abs_diff(last.step) >= every),
+        };
+        if is_due {
+            self.rows.push((number, point));
         }
     }
 

@@ -194,6 +194,13 @@ fn when(exhaustion: &Exhaustion, rank: &JudgedRank<'_>) -> String {
         Some(false) => "; the run goes on for longer than that",
         None => "",
     };
+    if exhaustion.steps == 0 {
+        return format!(
+            "likely out of memory at the next step: {} of {} are left",
+            human(exhaustion.left),
+            human(exhaustion.capacity)
+        );
+    }
     format!(
         "likely out of memory in {} steps at most, at step {at}{time}: {} of {} are left, and what is not reserved by \
          PyTorch needs some{end}",

@@ -76,6 +76,18 @@ impl Context {
         document["cases"][0]["verdict"].as_str().unwrap_or_else(|| panic!("{document:#}")).to_owned()
     }
 
+    /// Bisects between two dates of an index, in the environments that are there, which is not conclusive.
+    fn bisect(&self, index: &str, [good, bad]: [&str; 2]) -> serde_json::Value {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_torchleak"));
+        command.args(["bisect", "sac-stock", "--good", good, "--bad", bad, "--nightly", "--index", index]);
+        command.args(["--device", "cpu", "--format", "json", "--python-version"]);
+        command.arg(format!("3.{}", REAL.python_minor)).arg("--cache-dir").arg(self.cache.root());
+        let finished = Finished::of(command.current_dir(self.folder.path()).output().unwrap());
+        assert_eq!(finished.code, 4, "{}", finished.stderr);
+        assert!(!finished.stderr.contains(SECRET), "{}", finished.stderr);
+        serde_json::from_str(&finished.stdout).unwrap()
+    }
+
     fn environments(&self) -> Vec<PathBuf> {
         let entries = fs::read_dir(self.cache.environments()).into_iter().flatten().flatten();
         let mut found: Vec<_> = entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect();
@@ -187,6 +199,20 @@ fn nightlies_of_an_index_with_a_password_are_listed_merged_installed_and_judged(
     }
     assert_eq!(context.replay(&found, &first), "fixed");
     assert_eq!(context.replay(&found, &leaks), "reproduced");
+
+    let document = context.bisect(&index, ["2026-01-01", "2026-01-04"]);
+    assert_eq!(
+        (&document["last_before"], &document["first_after"]),
+        (&first.as_str().into(), &leaks.as_str().into())
+    );
+    assert_eq!(document["find"], "introduced");
+    assert_eq!(document["conclusive"], false, "the wheel that is gone lies between the two: {document:#}");
+    let answers: Vec<_> = document["tested"].as_array().unwrap().iter().map(|one| &one["answer"]).collect();
+    assert_eq!(answers, ["good", "unknown", "bad"]);
+    assert!(document["tested"][1]["reason"].as_str().unwrap().contains("HTTP 404"), "{document:#}");
+    let link = format!("https://github.com/pytorch/pytorch/compare/{FIRST}...{SECOND}");
+    assert_eq!(document["compare"], link);
+    assert!(!document.to_string().contains(SECRET), "{document:#}");
 
     // Their commits are kept, and what was made is found again although nothing is asked of the wheels any more.
     let before = server.asked().len();

@@ -1,6 +1,7 @@
 //! The command line.
 
 mod bisect;
+mod cases;
 mod environments;
 mod error;
 mod matrix;

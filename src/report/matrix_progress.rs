@@ -119,9 +119,12 @@ impl Progress for FetchProgress {
     }
 
     fn note(&self, line: &str) {
-        // Downloads are too many for lines between cells.
-        if let Some(bar) = &self.0 {
-            bar.set_message(line.to_owned());
+        match &self.0 {
+            Some(bar) if line.starts_with("warning: ") => bar.println(format!("matrix: {line}")),
+            Some(bar) => bar.set_message(line.to_owned()),
+            None if line.starts_with("warning: ") => say(&format!("matrix: {line}")),
+            // Downloads are too many for lines between cells.
+            None => {}
         }
     }
 

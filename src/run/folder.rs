@@ -165,7 +165,7 @@ fn make_new(runs: &Path, name: &str) -> Result<PathBuf, (PathBuf, io::Error)> {
 
 /// Variables that change what Python, torch or an allocator does. Values that may be secret are not
 /// among them.
-fn relevant_variables() -> Vec<String> {
+pub(crate) fn relevant_variables() -> Vec<String> {
     const PREFIXES: [&str; 10] = [
         "PYTHON",
         "PYTORCH_",

@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use torchleak_protocol::Device;
 
+pub(crate) use folder::relevant_variables;
 pub use outcome::{ArmOutcome, CaseOutcome, Outcome};
 pub use plan::default_device;
 pub use settings::{Settings, WantedDevice};

@@ -14,6 +14,8 @@ pub trait Watcher {
     fn event(&mut self, case: &str, arm: &str, steps: u32, event: &ArmEvent);
     /// An arm is over.
     fn arm_ended(&mut self, case: &str, arm: &ArmOutcome);
-    /// A case is over.
+    /// A case is over. This is told at once; [`Watcher::concluded`] waits for the cases before it.
+    fn decided(&mut self, _outcome: &CaseOutcome) {}
+    /// A case is over, and so are those before it.
     fn concluded(&mut self, outcome: &CaseOutcome);
 }

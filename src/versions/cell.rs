@@ -86,7 +86,8 @@ pub trait CellWatcher: Watcher {
     fn cell(&mut self, _cell: &Cell) {}
 }
 
-/// Runs the cases in the environment, together, and gives a cell for each that was not interrupted.
+/// Runs the cases in the environment, together, and gives a cell for each that was not interrupted, in the order in
+/// which they were known.
 ///
 /// # Errors
 /// Nothing could be run at all.
@@ -109,7 +110,7 @@ pub fn run_cells(
     Ok(cells.found)
 }
 
-/// Makes a cell of each case that is concluded.
+/// Makes a cell of each case as soon as it is over.
 struct Cells<'a> {
     watcher: &'a mut dyn CellWatcher,
     label: &'a str,
@@ -163,13 +164,17 @@ impl Watcher for Cells<'_> {
         self.watcher.arm_ended(case, arm);
     }
 
-    fn concluded(&mut self, outcome: &CaseOutcome) {
-        self.watcher.concluded(outcome);
+    fn decided(&mut self, outcome: &CaseOutcome) {
+        self.watcher.decided(outcome);
         if !matches!(outcome.outcome, Outcome::Interrupted) {
             let cell = self.cell(outcome);
             self.last = Instant::now();
             self.watcher.cell(&cell);
             self.found.push(cell);
         }
+    }
+
+    fn concluded(&mut self, outcome: &CaseOutcome) {
+        self.watcher.concluded(outcome);
     }
 }

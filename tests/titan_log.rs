@@ -204,8 +204,8 @@ fn every_form_of_the_log_gives_the_same_numbers(#[case] log: Vec<u8>, #[case] ra
 fn a_log_that_is_cut_anywhere_gives_what_is_left_of_it() {
     let log = published_log(2);
     let bytes = log.as_bytes();
-    for from in (0..200).step_by(7) {
-        for until in (bytes.len() - 150..bytes.len()).step_by(7) {
+    for from in (0..200).step_by(13) {
+        for until in (bytes.len() - 150..bytes.len()).step_by(11) {
             let mut shown = torchleak::titan::Log::new(torchleak::titan::Rows::All);
             bytes[from..until].split(|byte| *byte == b'\n').for_each(|line| shown.line(line));
             let judged = torchleak::titan::judge(&shown, &torchleak::titan::Options::default());
@@ -422,6 +422,20 @@ fn a_running_job_is_followed_through_rotation_and_truncation_until_ctrl_c(#[case
     let document = document(&finished);
     assert_eq!(document["step_lines"], 16, "{document:#}");
     assert_eq!(document["ranks"][0]["growth_bytes_per_step"], 1 << 30);
+}
+
+#[test]
+fn a_pipe_by_its_path_is_read_to_its_end() {
+    let context = Context::new();
+    write(&context, "train.log", published_log(1));
+    for option in ["--all", "--follow"] {
+        let mut command = Command::new("bash");
+        let script = format!("\"$1\" titan-log <(cat train.log) {option}");
+        command.args(["-c", &script, "bash", env!("CARGO_BIN_EXE_torchleak")]).current_dir(context.path());
+        let finished = Finished::of(command.output().unwrap());
+        assert_eq!(finished.code, 0, "{}", finished.stderr);
+        assert!(finished.stdout.contains("grows by 2.16 GiB per step"), "{}", finished.stdout);
+    }
 }
 
 #[test]

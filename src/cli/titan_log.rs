@@ -13,7 +13,7 @@ use crate::bytes::human;
 use crate::exit_code::ExitCode;
 use crate::report::{titan_log_document, titan_log_line, titan_log_text};
 use crate::say::say;
-use crate::titan::{Ended, Judged, Log, Options, Rows, Watcher, Word, follow, judge, read, svg};
+use crate::titan::{Ended, Judged, Log, Options, Rows, Watcher, Word, follow, is_stream, judge, read, svg};
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -68,7 +68,7 @@ pub fn run(args: &TitanLogArgs) -> Result<ExitCode, CliError> {
     };
     let options = Options { warmup: args.warmup, layers: args.layers };
     let mut log = Log::new(rows);
-    let is_pipe = args.file.as_os_str() == "-";
+    let is_pipe = is_stream(&args.file);
     let mut notes = Vec::new();
     let mut was_interrupted = false;
     if args.follow && !is_pipe {
@@ -133,11 +133,14 @@ impl Watcher for OnStandardError {
     }
 
     fn caught_up(&mut self, log: &Log) {
-        if Instant::now() >= self.next {
-            self.next = Instant::now() + Duration::from_secs(1);
-            if let Some(line) = titan_log_line(&judge(log, &self.options)) {
-                say(&format!("titan-log: {line}"));
-            }
+        let begun = Instant::now();
+        if begun < self.next {
+            return;
         }
+        if let Some(line) = titan_log_line(&judge(log, &self.options)) {
+            say(&format!("titan-log: {line}"));
+        }
+        // Of thousands of ranks it takes a while, and must not take a processor.
+        self.next = begun + (begun.elapsed() * 20).max(Duration::from_secs(1));
     }
 }

@@ -77,7 +77,13 @@ pub fn read(path: &Path, log: &mut Log) -> Result<Ended, TitanError> {
     if path.as_os_str() == "-" {
         return read_from(path, std::io::stdin(), Some(GRACE), log);
     }
-    read_from(path, open(path)?, None, log)
+    read_from(path, open(path)?, is_stream(path).then_some(GRACE), log)
+}
+
+/// Whether a path is standard input or a pipe, which end when their writer does and cannot be looked at again.
+pub fn is_stream(path: &Path) -> bool {
+    let is_other = |metadata: std::fs::Metadata| !metadata.is_file() && !metadata.is_dir();
+    path.as_os_str() == "-" || std::fs::metadata(path).is_ok_and(is_other)
 }
 
 /// Opens a file that is no folder.

@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 use regex::{Captures, Regex, bytes};
 
 use super::event::{Event, Fact, Point, Rank};
+use super::prefix::{moment, prefixes};
 
 const GIB: f64 = (1_u64 << 30) as f64;
 
@@ -12,31 +13,29 @@ const GIB: f64 = (1_u64 << 30) as f64;
 const MOST_GIB: f64 = 1_048_576.0;
 
 /// Words of which a line that matters has at least one. Most lines of a log are left at that.
-static TELLING: LazyLock<bytes::Regex> = LazyLock::new(|| {
-    let words = [
-        "step:",
-        "[GC]",
-        "Memory changed during GC",
-        "Reference cycle includes",
-        "Tensors found in garbage",
-        "Force GC to perform",
-        " capacity: ",
-        "memory allocation retries",
-        "out of memory",
-        "n_layers=",
-        "local batch size",
-        "Model llama3 ",
-    ];
-    bytes::Regex::new(&words.map(regex::escape).join("|")).expect("a valid pattern")
-});
+static TELLING: LazyLock<bytes::Regex> = LazyLock::new(|| words(&[&["step:"], OTHERS.as_slice()].concat()));
 
-/// What torchrun, and `srun --label` before it, put before each line.
-static PREFIX: LazyLock<Regex> =
-    LazyLock::new(|| pattern(r"(?:^[ \t]*([0-9]{1,7}): ?)?\[([A-Za-z_.-]{0,24})([0-9]{1,7})\]: ?"));
+/// Those of all lines but a step's.
+static OTHER: LazyLock<bytes::Regex> = LazyLock::new(|| words(&OTHERS));
 
-static MOMENT: LazyLock<Regex> = LazyLock::new(|| {
-    pattern(r"([0-9]{4})-([0-9]{2})-([0-9]{2})[ T]([0-9]{2}):([0-9]{2}):([0-9]{2})(?:[.,]([0-9]{1,9}))?")
-});
+const OTHERS: [&str; 11] = [
+    "[GC]",
+    "Memory changed during GC",
+    "Reference cycle includes",
+    "Tensors found in garbage",
+    "Force GC to perform",
+    " capacity: ",
+    "memory allocation retries",
+    "out of memory",
+    "n_layers=",
+    "local batch size",
+    "Model llama3 ",
+];
+
+fn words(words: &[&str]) -> bytes::Regex {
+    let escaped: Vec<String> = words.iter().map(|word| regex::escape(word)).collect();
+    bytes::Regex::new(&escaped.join("|")).expect("a valid pattern")
+}
 
 /// In June 2025 it was `[GC] Peforming periodical GC collection. 0.06 seconds.`
 static COLLECTED: LazyLock<Regex> =
@@ -86,30 +85,26 @@ pub fn read_line(line: &[u8], tell: &mut impl FnMut(Option<Rank>, Event<'_>)) {
         // Where a line was torn by another process's, each has a prefix of its own.
         let mut from = 0;
         let mut rank = None;
-        for found in PREFIX.captures_iter(part) {
-            let (start, end) = found.get(0).map_or((0, 0), |all| (all.start(), all.end()));
-            read_piece(&part[from..start], rank.as_ref(), tell);
-            rank = rank_of(&found);
-            from = end;
+        for found in prefixes(part) {
+            read_piece(&part[from..found.start], rank.as_ref(), tell);
+            from = found.end;
+            rank = Some(found.rank);
         }
         read_piece(&part[from..], rank.as_ref(), tell);
     }
 }
 
-fn rank_of(found: &Captures<'_>) -> Option<Rank> {
-    Some(Rank {
-        task: found.get(1).and_then(|task| task.as_str().parse().ok()),
-        role: found.get(2)?.as_str().to_owned(),
-        number: found.get(3)?.as_str().parse().ok()?,
-    })
-}
-
 /// Reads what one process wrote.
 fn read_piece(text: &str, rank: Option<&Rank>, tell: &mut impl FnMut(Option<Rank>, Event<'_>)) {
     let mut tell = |event: Event<'_>| tell(rank.cloned(), event);
-    if text.contains("step:") {
-        steps(text, &mut tell);
+    steps(text, &mut tell);
+    if OTHER.is_match(text.as_bytes()) {
+        others(text, &mut tell);
     }
+}
+
+/// Reads what is no step's line.
+fn others(text: &str, tell: &mut impl FnMut(Event<'_>)) {
     if let Some(found) = COLLECTED.captures(text) {
         tell(Event::Collected {
             reason: found.get(1).map_or("", |reason| reason.as_str()),
@@ -143,7 +138,7 @@ fn read_piece(text: &str, rank: Option<&Rank>, tell: &mut impl FnMut(Option<Rank
     if text.contains("out of memory") && !text.contains("step:") {
         tell(Event::OutOfMemory);
     }
-    facts(text, &mut tell);
+    facts(text, tell);
 }
 
 fn facts(text: &str, tell: &mut impl FnMut(Event<'_>)) {
@@ -169,16 +164,16 @@ fn number(found: &Captures<'_>, group: usize) -> f64 {
 
 /// Every step in a text: two can stand in one line where the first was torn.
 fn steps(text: &str, tell: &mut impl FnMut(Event<'_>)) {
-    let starts: Vec<usize> = text.match_indices("step:").map(|(at, _)| at).collect();
-    for (index, start) in starts.iter().enumerate() {
-        let before = &text[..*start];
+    let mut starts = text.match_indices("step:").map(|(at, _)| at).peekable();
+    while let Some(start) = starts.next() {
+        let before = &text[..start];
         // `validate step:` tells of a pass without gradients, and `global_step:` is none of torchtitan's.
         if before.ends_with("validate ")
             || before.chars().next_back().is_some_and(|last| !last.is_whitespace())
         {
             continue;
         }
-        let end = starts.get(index + 1).copied().unwrap_or(text.len());
+        let end = starts.peek().copied().unwrap_or(text.len());
         let section = &text[start + "step:".len()..end];
         tell(step(section, || moment(before)).map_or(Event::Unreadable, Event::Step));
     }
@@ -211,18 +206,6 @@ fn step(section: &str, at: impl FnOnce() -> Option<f64>) -> Option<Point> {
 /// What follows a field's name.
 fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     Some(text[text.find(name)? + name.len()..].trim_start())
-}
-
-/// The last moment that a text names, in seconds. Logs have no time zone, so a day of a clock change is off by an hour.
-fn moment(text: &str) -> Option<f64> {
-    let found = MOMENT.captures_iter(text).last()?;
-    let part = |group: usize| found.get(group).and_then(|text| text.as_str().parse::<i16>().ok());
-    let small = |group: usize| part(group).and_then(|value| i8::try_from(value).ok());
-    let date = jiff::civil::Date::new(part(1)?, small(2)?, small(3)?).ok()?;
-    let time = jiff::civil::Time::new(small(4)?, small(5)?, small(6)?, 0).ok()?;
-    let whole = jiff::tz::Offset::UTC.to_timestamp(date.to_datetime(time)).ok()?.as_second();
-    let fraction = found.get(7).and_then(|text| format!("0.{}", text.as_str()).parse::<f64>().ok());
-    Some(whole as f64 + fraction.unwrap_or(0.0))
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! A series of any length in bounded memory.
 
 /// Most entries that are kept.
-const MOST: usize = 512;
+const MOST: usize = 256;
 
-/// Keeps entries that are evenly spaced over all that came, between 256 and 512 of them once there were as many: when
+/// Keeps entries that are evenly spaced over all that came, between 128 and 256 of them once there were as many: when
 /// it is full, every second one is dropped. Which are kept depends on nothing but their number.
 #[derive(Debug, Clone)]
 pub struct Thinned<T> {

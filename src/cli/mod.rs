@@ -8,6 +8,7 @@ mod matrix;
 mod overlay;
 mod run;
 mod settings;
+mod titan_log;
 
 use std::ffi::OsString;
 use std::io::IsTerminal;
@@ -47,6 +48,8 @@ enum Command {
     Bisect(bisect::BisectArgs),
     /// Run cases on many versions of torch and point out where verdicts change
     Matrix(matrix::MatrixArgs),
+    /// Tell memory growth and collections out of a log of torchtitan
+    TitanLog(titan_log::TitanLogArgs),
     /// List the shipped cases, what they hold, and what is expected for which torch
     List(FormatArgs),
     /// List, add and prune the environments in the cache
@@ -132,6 +135,7 @@ fn dispatch(cli: Cli) -> Result<ProcessExitCode, CliError> {
         Command::Run(args) => run::run(&args, &cli.cache),
         Command::Bisect(args) => bisect::run(&args, &cli.cache).map(Into::into),
         Command::Matrix(args) => matrix::run(&args, &cli.cache).map(Into::into),
+        Command::TitanLog(args) => titan_log::run(&args).map(Into::into),
         Command::List(args) => {
             let catalog = Catalog::shipped()?;
             match args.format {

@@ -6,29 +6,21 @@ mod support;
 mod torch_wheels;
 
 use std::fs;
-use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use rstest::rstest;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use support::{Context, Finished};
-use torch_wheels::{Build, RealTorch};
-use torchleak::cache::{Cache, CacheArgs};
+use torch_wheels::{Build, REAL, folder_with_a_cache};
+use torchleak::cache::Cache;
 use torchleak::case::Verdict;
-use torchleak::environment::{EnvironmentArgs, Managed, Silent, find_or_install_uv, resolve};
+use torchleak::environment::{EnvironmentArgs, Managed, Silent};
 use torchleak::report::{MatrixReport, matrix_csv, matrix_document, matrix_markdown, matrix_text};
 use torchleak::versions::{Cell, Columns, IndexArgs, Selection};
 use torchleak_protocol::Device;
-
-/// The torch under test; its environment is found as every command finds it.
-static REAL: LazyLock<RealTorch> = LazyLock::new(|| {
-    let cache = Cache::open(&CacheArgs::default()).unwrap();
-    RealTorch::of(&resolve(&EnvironmentArgs::default(), &cache, &Silent).unwrap())
-});
 
 const FLAT: &str = "def setup(ctx):\n    return ctx\n\ndef step(ctx):\n    return 1.0\n";
 
@@ -66,17 +58,7 @@ struct Lab {
 
 impl Lab {
     fn new() -> Self {
-        // Beside the build, so that what uv has downloaded can be linked instead of copied.
-        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-        let cache = Cache::at(&folder.path().join("cache"));
-        if which::which("uv").is_err() {
-            let users = Cache::open(&CacheArgs::default()).unwrap();
-            find_or_install_uv(&users, &Silent).unwrap();
-            fs::create_dir_all(users.uv_cache()).unwrap();
-            fs::create_dir_all(cache.root()).unwrap();
-            symlink(users.uv(), cache.uv()).unwrap();
-            symlink(users.uv_cache(), cache.uv_cache()).unwrap();
-        }
+        let (folder, cache) = folder_with_a_cache();
         Self { folder, cache }
     }
 

@@ -7,31 +7,22 @@ mod support;
 mod torch_wheels;
 
 use std::fs;
-use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::sync::{LazyLock, Mutex};
+use std::sync::Mutex;
 
 use base64::Engine;
 use rstest::rstest;
 use server::{Server, Site};
 use support::Finished;
-use torch_wheels::{Build, RealTorch};
-use torchleak::cache::{Cache, CacheArgs};
-use torchleak::environment::{
-    EnvironmentArgs, Managed, Progress, Request, Silent, find_or_install_uv, resolve,
-};
+use torch_wheels::{Build, REAL, folder_with_a_cache};
+use torchleak::cache::Cache;
+use torchleak::environment::{EnvironmentArgs, Managed, Progress, Request, Silent};
 use torchleak::index::IndexUrl;
 use torchleak::versions::{Nightlies, Source, SourceError, Unavailable, Wheels};
 
 const FIRST: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
 const SECOND: &str = "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb";
 const SECRET: &str = "hunter2";
-
-/// The torch under test; its environment is found as every command finds it.
-static REAL: LazyLock<RealTorch> = LazyLock::new(|| {
-    let cache = Cache::open(&CacheArgs::default()).unwrap();
-    RealTorch::of(&resolve(&EnvironmentArgs::default(), &cache, &Silent).unwrap())
-});
 
 /// A test's folder with a cache of its own, which shares uv and its downloads with the user's.
 struct Context {
@@ -41,17 +32,7 @@ struct Context {
 
 impl Context {
     fn new() -> Self {
-        // Beside the build, so that what uv has downloaded can be linked instead of copied.
-        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-        let cache = Cache::at(&folder.path().join("cache"));
-        if which::which("uv").is_err() {
-            let users = Cache::open(&CacheArgs::default()).unwrap();
-            find_or_install_uv(&users, &Silent).unwrap();
-            fs::create_dir_all(users.uv_cache()).unwrap();
-            fs::create_dir_all(cache.root()).unwrap();
-            symlink(users.uv(), cache.uv()).unwrap();
-            symlink(users.uv_cache(), cache.uv_cache()).unwrap();
-        }
+        let (folder, cache) = folder_with_a_cache();
         Self { folder, cache }
     }
 

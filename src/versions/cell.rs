@@ -4,12 +4,12 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
-use torchleak_protocol::{ArmEvent, Device, HostEvent};
+use torchleak_protocol::Device;
 
 use super::Unavailable;
 use crate::case::{Case, Verdict};
 use crate::environment::Environment;
-use crate::run::{ArmOutcome, CaseOutcome, Outcome, RunError, RunOptions, Watcher};
+use crate::run::{CaseOutcome, Outcome, RunError, RunOptions, Watcher};
 
 /// What one case showed in one environment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -148,20 +148,8 @@ impl Cells<'_> {
 }
 
 impl Watcher for Cells<'_> {
-    fn planned(&mut self, arms: usize) {
-        self.watcher.planned(arms);
-    }
-
-    fn host(&mut self, event: &HostEvent) {
-        self.watcher.host(event);
-    }
-
-    fn event(&mut self, case: &str, arm: &str, steps: u32, event: &ArmEvent) {
-        self.watcher.event(case, arm, steps, event);
-    }
-
-    fn arm_ended(&mut self, case: &str, arm: &ArmOutcome) {
-        self.watcher.arm_ended(case, arm);
+    fn inner(&mut self) -> Option<&mut dyn Watcher> {
+        Some(&mut *self.watcher)
     }
 
     fn decided(&mut self, outcome: &CaseOutcome) {
@@ -172,9 +160,5 @@ impl Watcher for Cells<'_> {
             self.watcher.cell(&cell);
             self.found.push(cell);
         }
-    }
-
-    fn concluded(&mut self, outcome: &CaseOutcome) {
-        self.watcher.concluded(outcome);
     }
 }

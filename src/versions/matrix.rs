@@ -2,7 +2,7 @@
 
 use std::sync::mpsc::{channel, sync_channel};
 
-use torchleak_protocol::{ArmEvent, Device, HostEvent};
+use torchleak_protocol::Device;
 
 use super::fetcher::{Fetched, Fetcher};
 use super::store::CellStore;
@@ -11,7 +11,7 @@ use crate::cache::Cache;
 use crate::case::Case;
 use crate::environment::{self, Environment, EnvironmentError, Progress, is_ready};
 use crate::interrupt;
-use crate::run::{ArmOutcome, CaseOutcome, RunError, Settings, WantedDevice, Watcher};
+use crate::run::{RunError, Settings, WantedDevice, Watcher};
 use crate::worker::WorkerError;
 
 /// What is run where.
@@ -185,28 +185,8 @@ impl CellWatcher for Keeper<'_> {
 }
 
 impl Watcher for Keeper<'_> {
-    fn planned(&mut self, arms: usize) {
-        self.watcher.planned(arms);
-    }
-
-    fn host(&mut self, event: &HostEvent) {
-        self.watcher.host(event);
-    }
-
-    fn event(&mut self, case: &str, arm: &str, steps: u32, event: &ArmEvent) {
-        self.watcher.event(case, arm, steps, event);
-    }
-
-    fn arm_ended(&mut self, case: &str, arm: &ArmOutcome) {
-        self.watcher.arm_ended(case, arm);
-    }
-
-    fn decided(&mut self, outcome: &CaseOutcome) {
-        self.watcher.decided(outcome);
-    }
-
-    fn concluded(&mut self, outcome: &CaseOutcome) {
-        self.watcher.concluded(outcome);
+    fn inner(&mut self) -> Option<&mut dyn Watcher> {
+        Some(&mut *self.watcher)
     }
 }
 

@@ -14,9 +14,13 @@ answer_fd = os.dup(1)
 os.dup2(2, 1)
 
 
-def answer(value):
+def say(value):
     line = "\n" + MARK + json.dumps(value) + "\n"
     os.write(answer_fd, line.encode("ascii"))
+
+
+def answer(value):
+    say(value)
     # Finalizers of torch or its plug-ins may crash or hang; the answer is complete.
     os._exit(0)
 
@@ -79,6 +83,10 @@ def locate():
 
 
 def facts():
+    answer(what_torch_is())
+
+
+def what_torch_is():
     found = interpreter()
     try:
         import torch
@@ -91,16 +99,25 @@ def facts():
     found["cuda"] = getattr(version, "cuda", None)
     found["hip"] = getattr(version, "hip", None)
     found["numpy"] = numpy_version()
-    answer(found)
+    return found
 
 
-def bytecode():
-    """Imports what every worker imports; the interpreter keeps the bytecode for all later imports."""
-    import torch
-    import torch._dynamo
-    import torch.utils.checkpoint
+def made():
+    """Says what facts() says and then imports what every worker imports; the interpreter keeps the bytecode of it all.
 
-    answer({"torch": str(torch.__version__)})
+    One process does both, because importing without bytecode is what takes long. The answer comes first: it holds
+    for a torch whose Dynamo cannot be imported too.
+    """
+    import gc
+
+    # Imports make no garbage worth the tenth of the time that looking for it takes.
+    gc.disable()
+    say(what_torch_is())
+    try:
+        import torch._dynamo
+        import torch.utils.checkpoint
+    finally:
+        os._exit(0)
 
 
 def layout():
@@ -181,7 +198,7 @@ def devices():
     "interpreter": lambda: answer(interpreter()),
     "locate": locate,
     "facts": facts,
-    "bytecode": bytecode,
+    "made": made,
     "layout": layout,
     "modules": modules,
     "devices": devices,

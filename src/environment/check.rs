@@ -71,13 +71,24 @@ pub(super) fn locate(python: &Path) -> Result<String, EnvironmentError> {
 
 /// Imports torch and says what it is.
 pub(super) fn facts(python: &Path) -> Result<Facts, EnvironmentError> {
+    facts_of(python, "facts")
+}
+
+/// As [`facts`], and imports what workers import, so that its bytecode is there before the environment is ready:
+/// importing torch without it takes more than twice as long. A torch whose Dynamo cannot be imported has none, and is
+/// used without.
+pub(super) fn facts_of_new(python: &Path) -> Result<Facts, EnvironmentError> {
+    facts_of(python, "made")
+}
+
+fn facts_of(python: &Path, how: &str) -> Result<Facts, EnvironmentError> {
     #[derive(Deserialize)]
     #[serde(untagged)]
     enum Answer {
         Failed { import_error: Vec<String> },
         Known(Box<Facts>),
     }
-    let asked = ask(python, "facts", IMPORT_DEADLINE)?;
+    let asked = ask(python, how, IMPORT_DEADLINE)?;
     let broken = |problem| EnvironmentError::BrokenTorch { python: python.to_owned(), problem };
     if line(&asked).is_none() {
         // The interpreter itself answered before, so torch ended it.
@@ -87,12 +98,6 @@ pub(super) fn facts(python: &Path) -> Result<Facts, EnvironmentError> {
         Answer::Known(facts) => Ok(*facts),
         Answer::Failed { import_error } => Err(broken(import_error.join("\n"))),
     }
-}
-
-/// Imports what workers import, so that its bytecode is there before the environment is ready: importing torch
-/// without it takes more than twice as long. A torch whose Dynamo cannot be imported has none, and is used without.
-pub(super) fn write_bytecode(python: &Path) -> Result<(), EnvironmentError> {
-    ask(python, "bytecode", IMPORT_DEADLINE).map(|_| ())
 }
 
 /// Where an interpreter is, and its torch.
@@ -167,7 +172,7 @@ pub(super) fn devices(python: &Path) -> Result<Vec<Device>, EnvironmentError> {
 
 fn ask(python: &Path, what: &str, deadline: Duration) -> Result<Captured, EnvironmentError> {
     let mut command = Command::new(python);
-    if what == "bytecode" {
+    if what == "made" {
         command.env_remove("PYTHONDONTWRITEBYTECODE");
     } else {
         command.env("PYTHONDONTWRITEBYTECODE", "1");

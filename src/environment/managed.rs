@@ -186,11 +186,10 @@ fn fill(
     run_helper("installing torch", install, progress)?;
 
     progress.begin(&format!("checking {} (the first import of torch takes a while)", place.key));
-    let facts = check::facts(&place.python())?;
+    let facts = check::facts_of_new(&place.python())?;
     if !is_as_wanted(&wanted.torch, &facts.torch) {
         return Err(EnvironmentError::WrongTorch { wanted: wanted.torch.to_string(), found: facts.torch });
     }
-    check::write_bytecode(&place.python())?;
     let marker = Marker { requirements: shown, facts };
     let io = |source| EnvironmentError::Io { action: "write", path: place.marker(), source };
     let text = serde_json::to_string_pretty(&marker).map_err(|error| io(error.into()))?;

@@ -14,6 +14,11 @@ pub fn check_room(cache: &Cache) -> Result<(), EnvironmentError> {
     holds_one_more(cache, free_bytes(cache.root()))
 }
 
+/// Whether the disk can hold so many more environments, as far as it says.
+pub fn has_room_for(count: usize, cache: &Cache) -> bool {
+    free_bytes(cache.root()).is_none_or(|free| free / ROOM >= count as u64)
+}
+
 /// A disk that does not say how much is free is not taken for full.
 fn holds_one_more(cache: &Cache, free: Option<u64>) -> Result<(), EnvironmentError> {
     match free {

@@ -1,5 +1,7 @@
 //! Progress of a matrix on standard error: what runs, and what is fetched beside it.
 
+use std::sync::{Mutex, PoisonError};
+use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
@@ -17,9 +19,12 @@ pub struct MatrixProgress {
     cells: Option<ProgressBar>,
 }
 
-/// Hears how environments are made, beside the cells that run.
+/// Hears how environments are made, beside the cells that run. Each thread that makes one tells of its own.
 #[derive(Debug)]
-pub struct FetchProgress(Option<ProgressBar>);
+pub struct FetchProgress {
+    bar: Option<ProgressBar>,
+    works: Mutex<Vec<(ThreadId, String)>>,
+}
 
 /// Both, for so many cells.
 pub fn matrix_progress(cells: usize) -> (MatrixProgress, FetchProgress) {
@@ -38,7 +43,7 @@ pub fn matrix_progress(cells: usize) -> (MatrixProgress, FetchProgress) {
         )
     });
     let (cells, fetching) = bars.unzip();
-    (MatrixProgress { cells }, FetchProgress(fetching))
+    (MatrixProgress { cells }, FetchProgress { bar: fetching, works: Mutex::default() })
 }
 
 impl Drop for MatrixProgress {
@@ -49,7 +54,7 @@ impl Drop for MatrixProgress {
 
 impl Drop for FetchProgress {
     fn drop(&mut self) {
-        self.0.iter().for_each(ProgressBar::finish_and_clear);
+        self.bar.iter().for_each(ProgressBar::finish_and_clear);
     }
 }
 
@@ -102,18 +107,30 @@ impl Watcher for MatrixProgress {
     }
 }
 
+impl FetchProgress {
+    /// Shows what this thread does beside what others do, or that it does nothing any more.
+    fn show(&self, bar: &ProgressBar, work: Option<&str>) {
+        let mut works = self.works.lock().unwrap_or_else(PoisonError::into_inner);
+        let thread = thread::current().id();
+        works.retain(|(other, _)| *other != thread);
+        works.extend(work.map(|work| (thread, work.to_owned())));
+        let all: Vec<&str> = works.iter().map(|(_, work)| work.as_str()).collect();
+        bar.set_message(all.join(" · "));
+    }
+}
+
 impl Progress for FetchProgress {
     fn begin(&self, what: &str) {
-        match &self.0 {
-            Some(bar) => bar.set_message(what.to_owned()),
+        match &self.bar {
+            Some(bar) => self.show(bar, Some(what)),
             None => say(&format!("matrix: {what}")),
         }
     }
 
     fn note(&self, line: &str) {
-        match &self.0 {
+        match &self.bar {
             Some(bar) if line.starts_with("warning: ") => bar.println(format!("matrix: {line}")),
-            Some(bar) => bar.set_message(line.to_owned()),
+            Some(bar) => self.show(bar, Some(line)),
             None if line.starts_with("warning: ") => say(&format!("matrix: {line}")),
             // Downloads are too many for lines between cells.
             None => {}
@@ -121,8 +138,8 @@ impl Progress for FetchProgress {
     }
 
     fn end(&self) {
-        if let Some(bar) = &self.0 {
-            bar.set_message(String::new());
+        if let Some(bar) = &self.bar {
+            self.show(bar, None);
         }
     }
 }

@@ -4,7 +4,7 @@ use std::sync::mpsc::{channel, sync_channel};
 
 use torchleak_protocol::Device;
 
-use super::fetcher::{Fetched, Fetcher};
+use super::fetcher::{Fetched, Fetcher, Keeping, Places};
 use super::store::CellStore;
 use super::{Candidate, Cell, CellWatcher, Column, Source, Unavailable, run_cells, with_causes};
 use crate::cache::Cache;
@@ -13,6 +13,9 @@ use crate::environment::{self, Environment, EnvironmentError, Progress, is_ready
 use crate::interrupt;
 use crate::run::{RunError, Settings, WantedDevice, Watcher};
 use crate::worker::WorkerError;
+
+/// How many environments are made at once: while one is unpacked and checked, the line is free for another's download.
+const AT_ONCE: usize = 2;
 
 /// What is run where.
 pub struct Matrix<'a> {
@@ -58,18 +61,25 @@ impl Matrix<'_> {
         cells.iter().flatten().flatten().for_each(|cell| watcher.cell(cell));
         let pending: Vec<usize> =
             (0..cells.len()).filter(|&place| cells[place].iter().any(Option::is_none)).collect();
-        if pending.iter().any(|&place| !is_ready(&self.columns[place].candidate.identity, self.cache)) {
+        if pending.iter().any(|&place| self.is_missing(place)) {
             environment::check_room(self.cache)?;
         }
+        let places = Places::new(pending.iter().copied().collect());
         std::thread::scope(|scope| {
             let (send, receive) = sync_channel(0);
             // One who is done never waits for whoever is to hear of it.
             let (done, heard) = channel();
-            let (fetcher, wanted) = (Fetcher::new(self, fetching, heard), &pending);
-            scope.spawn(move || fetcher.run(wanted, send));
+            let mut keeping = self.keep.map(|most| Keeping::new(most, heard));
+            for _ in 0..self.fetchers(&pending) {
+                let fetcher = Fetcher::new(self, fetching, keeping.take());
+                let (places, send) = (&places, send.clone());
+                scope.spawn(move || fetcher.run(places, &send));
+            }
+            // The columns are over when the last fetcher is.
+            drop(send);
             for Fetched { place, environment } in receive {
                 self.fill(place, environment, &mut cells[place], store, watcher)?;
-                // The fetcher may be over, and then nobody needs to know.
+                // Without `--keep`, or when the fetcher is over, nobody needs to know.
                 let _ = done.send(());
                 if interrupt::requested() {
                     break;
@@ -77,6 +87,17 @@ impl Matrix<'_> {
             }
             Ok(cells.into_iter().flatten().flatten().collect())
         })
+    }
+
+    /// How many environments are made at once. What bounds the disk bounds that to one.
+    fn fetchers(&self, pending: &[usize]) -> usize {
+        let missing = pending.iter().filter(|&&place| self.is_missing(place)).count();
+        let is_bounded = self.keep.is_some() || !environment::has_room_for(AT_ONCE, self.cache);
+        if is_bounded { 1 } else { missing.clamp(1, AT_ONCE) }
+    }
+
+    fn is_missing(&self, place: usize) -> bool {
+        !is_ready(&self.columns[place].candidate.identity, self.cache)
     }
 
     /// The cells of a column that are known from an earlier run, in the order of the cases.

@@ -21,4 +21,5 @@ pub mod run;
 pub mod say;
 pub mod verdict;
 pub mod versions;
+pub mod watch;
 pub mod worker;

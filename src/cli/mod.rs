@@ -7,6 +7,7 @@ mod matrix;
 mod overlay;
 mod run;
 mod settings;
+mod watch;
 
 use std::ffi::OsString;
 use std::io::IsTerminal;
@@ -46,6 +47,8 @@ enum Command {
     Bisect(bisect::BisectArgs),
     /// Run cases on many versions of torch and point out where verdicts change
     Matrix(matrix::MatrixArgs),
+    /// Watch any training script, unedited: memory per step, cycles that keep tensors, a verdict
+    Watch(watch::WatchArgs),
     /// List the shipped cases, what they hold, and what is expected for which torch
     List(FormatArgs),
     /// List, add and prune the environments in the cache
@@ -126,11 +129,15 @@ fn asks_for_bisection(arguments: impl Iterator<Item = OsString>) -> bool {
 }
 
 fn dispatch(cli: Cli) -> Result<ProcessExitCode, CliError> {
-    interrupt::install().map_err(CliError::Signals)?;
+    // A watched script gets the signals, and torchleak reports when that has ended.
+    if !matches!(cli.command, Command::Watch(_)) {
+        interrupt::install().map_err(CliError::Signals)?;
+    }
     match cli.command {
         Command::Run(args) => run::run(&args, &cli.cache),
         Command::Bisect(args) => bisect::run(&args, &cli.cache).map(Into::into),
         Command::Matrix(args) => matrix::run(&args, &cli.cache).map(Into::into),
+        Command::Watch(args) => watch::run(&args, &cli.cache),
         Command::List(args) => {
             let catalog = Catalog::shipped()?;
             match args.format {

@@ -11,4 +11,4 @@ pub use recording::{Loss, Recording};
 pub use series::{
     GarbagePerStep, Place, Series, freeing_steps, garbage_per_step, level_gap, step_losses_differ,
 };
-pub use slope::theil_sen;
+pub use slope::{median, theil_sen};

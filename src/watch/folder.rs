@@ -104,14 +104,19 @@ fn command(options: &WatchOptions) -> Vec<String> {
     options.command.iter().map(|word| word.to_string_lossy().into_owned()).collect()
 }
 
-/// A word for the script: the first argument that looks like one, else the program.
+/// A word for the script: its file, the module after `-m`, or the program.
 fn script_name(options: &WatchOptions) -> String {
     let words = command(options);
-    let is_script = |word: &&String| word.ends_with(".py") && !word.starts_with('-');
-    let word = words.iter().find(is_script).or(words.first()).map_or("script", String::as_str);
-    let stem =
-        Path::new(word).file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
-    let plain: String = stem
+    let file = words.iter().find(|word| word.ends_with(".py") && !word.starts_with('-'));
+    let module = || words.iter().position(|word| word == "-m").and_then(|at| words.get(at + 1));
+    let stem = |word: &String| Path::new(word).file_stem().map(|stem| stem.to_string_lossy().into_owned());
+    let word = match (file, module()) {
+        (Some(file), _) => stem(file),
+        (None, Some(module)) => Some(module.clone()),
+        (None, None) => words.first().and_then(stem),
+    };
+    let plain: String = word
+        .unwrap_or_default()
         .chars()
         .take(40)
         .map(|letter| if letter.is_ascii_alphanumeric() || "-_.".contains(letter) { letter } else { '-' })

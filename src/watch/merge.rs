@@ -211,10 +211,10 @@ fn remarks(
         if process.stopped {
             remarks.push(format!("{} was stopped after the steps that were asked for", process.name()));
         }
-        let name = process.name();
-        remarks.extend(process.notes.iter().map(|note| format!("{name}: {note}")));
+        let name = process.began.as_ref().map_or_else(String::new, |_| format!("{}: ", process.name()));
+        remarks.extend(process.notes.iter().map(|note| format!("{name}{note}")));
     }
-    remarks.extend(unequal(ranks));
+    remarks.extend(unequal(ranks, options.tolerance as f64));
     if let Some(first) = unwatched.first() {
         let more =
             if unwatched.len() > 1 { format!(" and {} more", unwatched.len() - 1) } else { String::new() };
@@ -233,22 +233,18 @@ fn remarks(
     remarks
 }
 
-/// Says which ranks grow otherwise than the typical one.
-fn unequal(ranks: &[RankSummary]) -> Option<String> {
-    let mut growths: Vec<f64> = ranks.iter().filter_map(|rank| rank.numbers.growth).collect();
-    if growths.len() < 2 {
-        return None;
-    }
-    growths.sort_by(f64::total_cmp);
-    let typical = growths[growths.len() / 2];
-    let apart = (APART * typical.abs()).max(4096.0);
-    let odd: Vec<String> = ranks
-        .iter()
-        .filter_map(|rank| Some((rank, rank.numbers.growth?)))
-        .filter(|(_, growth)| (growth - typical).abs() > apart)
-        .map(|(rank, growth)| format!("{} by {}", rank.name, human(growth)))
-        .collect();
-    (!odd.is_empty()).then(|| {
-        format!("ranks differ: a typical one grows by {} per step, but {}", human(typical), odd.join(", "))
+/// Says so if ranks do not grow alike.
+fn unequal(ranks: &[RankSummary], tolerance: f64) -> Option<String> {
+    let mut growths: Vec<(f64, &str)> =
+        ranks.iter().filter_map(|rank| Some((rank.numbers.growth?, rank.name.as_str()))).collect();
+    growths.sort_by(|one, other| one.0.total_cmp(&other.0));
+    let ((least, slow), (most, fast)) = (growths.first()?, growths.last()?);
+    let is_apart = most - least > (APART * most.abs()).max(tolerance);
+    is_apart.then(|| {
+        format!(
+            "ranks differ: growth per step goes from {} on {slow} to {} on {fast}",
+            human(*least),
+            human(*most)
+        )
     })
 }

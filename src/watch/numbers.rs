@@ -7,8 +7,8 @@ use super::process::{Process, Sample};
 /// So many points give a slope; of a longer stretch every second, third and so on is taken.
 const MOST_POINTS: usize = 300;
 
-/// A slope over fewer is no trend.
-const LEAST_STEPS: usize = 3;
+/// A slope over fewer than two steps, which are three levels, is no trend.
+const LEAST_STEPS: usize = 2;
 
 /// What one process measured after its warm-up, in bytes.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -266,7 +266,7 @@ mod tests {
     #[test]
     fn too_few_steps_have_no_growth() {
         let mut process = rounds(10_000, 0);
-        process.samples.truncate(3);
+        process.samples.truncate(2);
         assert_eq!(RankNumbers::of(&process, 1, 4096.0).growth, None);
         assert_eq!(RankNumbers::of(&Process::default(), 1, 4096.0), RankNumbers::default());
     }

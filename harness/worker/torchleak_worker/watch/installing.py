@@ -96,8 +96,8 @@ def _by_call(watcher: Watcher, boundary: SimpleNamespace, _is_child: bool) -> No
         try:
             holder = functools.reduce(getattr, holders, module)
             function = getattr(holder, name)
-        except AttributeError as error:
-            watcher.note(f"no step can be seen: {error}")
+        except AttributeError:
+            watcher.note(f"no step can be seen, because {boundary.module} has no {boundary.function}")
             return
 
         @functools.wraps(function)

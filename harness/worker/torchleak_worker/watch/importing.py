@@ -74,6 +74,8 @@ def wait_for_torch(specification, bundle):
         bundle: The folder of the probe, which is on ``sys.path`` only while it is needed.
     """
 
+    calls = _calls(specification)
+
     def install(torch):
         sys.path.insert(0, bundle)
         try:
@@ -82,7 +84,7 @@ def wait_for_torch(specification, bundle):
             from torchleak_worker.watch import installing
         finally:
             sys.path.remove(bundle)
-        installing.install(specification)
+        installing.install(specification, calls)
 
     def guarded(torch):
         try:
@@ -91,6 +93,24 @@ def wait_for_torch(specification, bundle):
             _tell_unwatched(specification, error)
 
     AfterImport("torch", guarded).install()
+
+
+def _calls(specification):
+    """Gives the calls that are steps, if they are; an interpreter without torch must not pay for reading more."""
+    with open(specification) as file:
+        text = file.read()
+    if '"call"' not in text:
+        return None
+    import json
+
+    boundary = json.loads(text)["boundary"]
+    if boundary["kind"] != "call":
+        return None
+    from torchleak_worker.watch.calls import Calls
+
+    calls = Calls(boundary["module"], boundary["function"])
+    calls.wait()
+    return calls
 
 
 def _tell_unwatched(specification, error):

@@ -12,19 +12,28 @@ from typing import Any
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from torchleak_worker import spec as specification
+from torchleak_worker.watch.calls import Calls
 from torchleak_worker.watch.importing import AfterImport
 from torchleak_worker.watch.watcher import Watcher
 
 
-def install(path: str) -> None:
-    """Begins to watch this process as the file at ``path`` says."""
+def install(path: str, calls: Calls | None) -> None:
+    """Begins to watch this process.
+
+    Args:
+        path: Of the protocol's ``WatchSpec``.
+        calls: Those that are steps, if the specification says so.
+    """
     with open(path) as file:
         spec = specification.parse(file.read())
     watcher = Watcher(spec)
     is_child = _is_child()
     if not is_child:
         watcher.imported()
-    _BOUNDARIES[spec.boundary.kind](watcher, spec.boundary, is_child)
+    if calls is not None:
+        _by_call(watcher, calls)
+    else:
+        _BOUNDARIES[spec.boundary.kind](watcher, spec.boundary, is_child)
     if spec.workers:
         AfterImport("torch.utils.data._utils.fetch", functools.partial(_watch_batches, watcher)).install()
 
@@ -88,29 +97,12 @@ def _register(hook: Callable) -> None:
     register_optimizer_step_post_hook(hook)
 
 
-def _by_call(watcher: Watcher, boundary: SimpleNamespace, _is_child: bool) -> None:
-    *holders, name = boundary.function.split(".")
-    label = f"{boundary.module}:{boundary.function}"
+def _by_call(watcher: Watcher, calls: Calls) -> None:
+    def after_call() -> None:
+        if _worker() is None:
+            watcher.after_step(calls.label)
 
-    def wrap(module: Any) -> None:
-        try:
-            holder = functools.reduce(getattr, holders, module)
-            function = getattr(holder, name)
-        except AttributeError:
-            watcher.note(f"no step can be seen, because {boundary.module} has no {boundary.function}")
-            return
-
-        @functools.wraps(function)
-        def wrapper(*args: Any, **kwargs: Any) -> Any:
-            try:
-                return function(*args, **kwargs)
-            finally:
-                if _worker() is None:
-                    watcher.after_step(label)
-
-        setattr(holder, name, wrapper)
-
-    AfterImport(boundary.module, wrap).install()
+    calls.tell(after_call, watcher.note)
 
 
 def _by_time(watcher: Watcher, boundary: SimpleNamespace, is_child: bool) -> None:
@@ -125,7 +117,7 @@ def _by_time(watcher: Watcher, boundary: SimpleNamespace, is_child: bool) -> Non
     threading.Thread(target=run, name="torchleak-watch", daemon=True).start()
 
 
-_BOUNDARIES = {"optimizer": _by_optimizer, "every": _every, "call": _by_call, "time": _by_time}
+_BOUNDARIES = {"optimizer": _by_optimizer, "every": _every, "time": _by_time}
 
 
 def _watch_batches(watcher: Watcher, module: Any) -> None:

@@ -1,6 +1,6 @@
 //! One summary of all processes.
 
-use torchleak_protocol::{Finding, WatchMode};
+use torchleak_protocol::{Boundary, Finding, WatchMode};
 
 use super::judge::{RankVerdict, judge};
 use super::numbers::RankNumbers;
@@ -64,6 +64,7 @@ impl Summary {
         let stepped: Vec<&Process> = processes
             .iter()
             .filter(|process| process.began.is_some() && !process.samples.is_empty())
+            .filter(|process| !is_launcher(process, options, processes))
             .collect();
         let ranks: Vec<RankSummary> =
             stepped.iter().filter_map(|process| RankSummary::of(process, options, tolerance)).collect();
@@ -88,6 +89,13 @@ impl Summary {
     pub fn growth(&self) -> Option<f64> {
         self.ranks.iter().filter_map(|rank| rank.numbers.growth).max_by(f64::total_cmp)
     }
+}
+
+/// Whether a process only started others: measured by time, a launcher that imports torch makes steps too.
+fn is_launcher(process: &Process, options: &WatchOptions, processes: &[Process]) -> bool {
+    let pid = process.facts.as_ref().map(|facts| facts.pid);
+    matches!(options.boundary, Boundary::Time { .. })
+        && processes.iter().any(|other| other.facts.as_ref().map(|facts| facts.parent) == pid)
 }
 
 impl RankSummary {

@@ -19,6 +19,7 @@ pub mod process;
 pub mod report;
 pub mod run;
 pub mod say;
+pub mod titan;
 pub mod verdict;
 pub mod versions;
 pub mod watch;

@@ -14,12 +14,11 @@ use torchleak::cache::{Cache, CacheArgs};
 use torchleak::case::{Case, Verdict};
 use torchleak::environment::{Environment, EnvironmentArgs, EnvironmentError, Progress, Silent, resolve};
 use torchleak::report::{bisect_document, bisect_text};
-use torchleak::run::{ArmOutcome, CaseOutcome, Settings, WantedDevice, Watcher};
+use torchleak::run::{Settings, WantedDevice, Watcher};
 use torchleak::versions::{
     Answer, BisectError, BisectReport, BisectWatcher, Bisection, Candidate, CellWatcher, Find, Ran, Skipped,
     Source, State, Tested, Unavailable, between,
 };
-use torchleak_protocol::{ArmEvent, HostEvent};
 
 /// Does what the file `which` beside it says: one of the letters of a history.
 const PROGRAM: &str = "\
@@ -129,13 +128,7 @@ struct Deaf;
 
 impl CellWatcher for Deaf {}
 
-impl Watcher for Deaf {
-    fn planned(&mut self, _: usize) {}
-    fn host(&mut self, _: &HostEvent) {}
-    fn event(&mut self, _: &str, _: &str, _: u32, _: &ArmEvent) {}
-    fn arm_ended(&mut self, _: &str, _: &ArmOutcome) {}
-    fn concluded(&mut self, _: &CaseOutcome) {}
-}
+impl Watcher for Deaf {}
 
 /// Remembers what it is told.
 #[derive(Default)]

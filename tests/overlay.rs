@@ -17,9 +17,8 @@ use support::{Context, Finished, case, skipped};
 use torchleak::cache::{Cache, CacheArgs};
 use torchleak::case::{Case, Catalog, Verdict};
 use torchleak::environment::{Environment, EnvironmentArgs, Silent, resolve};
-use torchleak::run::{ArmOutcome, CaseOutcome, RunOptions, Watcher, default_device};
+use torchleak::run::{RunOptions, Watcher, default_device};
 use torchleak::versions::{Candidate, CellWatcher, Commits, Source, Unavailable, run_cells};
-use torchleak_protocol::{ArmEvent, HostEvent};
 
 const FILE: &str = "torch/utils/checkpoint.py";
 /// How the release hands the closure to the frame, in every release since 2.6.
@@ -148,13 +147,7 @@ struct Deaf;
 
 impl CellWatcher for Deaf {}
 
-impl Watcher for Deaf {
-    fn planned(&mut self, _: usize) {}
-    fn host(&mut self, _: &HostEvent) {}
-    fn event(&mut self, _: &str, _: &str, _: u32, _: &ArmEvent) {}
-    fn arm_ended(&mut self, _: &str, _: &ArmOutcome) {}
-    fn concluded(&mut self, _: &CaseOutcome) {}
-}
+impl Watcher for Deaf {}
 
 fn options(context: &Context, environment: &Environment) -> RunOptions {
     RunOptions {

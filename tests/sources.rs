@@ -7,31 +7,22 @@ mod support;
 mod torch_wheels;
 
 use std::fs;
-use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::sync::{LazyLock, Mutex};
+use std::sync::Mutex;
 
 use base64::Engine;
 use rstest::rstest;
 use server::{Server, Site};
 use support::Finished;
-use torch_wheels::{Build, RealTorch};
-use torchleak::cache::{Cache, CacheArgs};
-use torchleak::environment::{
-    EnvironmentArgs, Managed, Progress, Request, Silent, find_or_install_uv, resolve,
-};
+use torch_wheels::{Build, REAL, folder_with_a_cache};
+use torchleak::cache::Cache;
+use torchleak::environment::{EnvironmentArgs, Managed, Progress, Request, Silent};
 use torchleak::index::IndexUrl;
 use torchleak::versions::{Nightlies, Source, SourceError, Unavailable, Wheels};
 
 const FIRST: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
 const SECOND: &str = "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb";
 const SECRET: &str = "hunter2";
-
-/// The torch under test; its environment is found as every command finds it.
-static REAL: LazyLock<RealTorch> = LazyLock::new(|| {
-    let cache = Cache::open(&CacheArgs::default()).unwrap();
-    RealTorch::of(&resolve(&EnvironmentArgs::default(), &cache, &Silent).unwrap())
-});
 
 /// A test's folder with a cache of its own, which shares uv and its downloads with the user's.
 struct Context {
@@ -41,17 +32,7 @@ struct Context {
 
 impl Context {
     fn new() -> Self {
-        // Beside the build, so that what uv has downloaded can be linked instead of copied.
-        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-        let cache = Cache::at(&folder.path().join("cache"));
-        if which::which("uv").is_err() {
-            let users = Cache::open(&CacheArgs::default()).unwrap();
-            find_or_install_uv(&users, &Silent).unwrap();
-            fs::create_dir_all(users.uv_cache()).unwrap();
-            fs::create_dir_all(cache.root()).unwrap();
-            symlink(users.uv(), cache.uv()).unwrap();
-            symlink(users.uv_cache(), cache.uv_cache()).unwrap();
-        }
+        let (folder, cache) = folder_with_a_cache();
         Self { folder, cache }
     }
 
@@ -74,6 +55,18 @@ impl Context {
         assert_eq!(self.environments(), made, "the replay runs in the environment that was made");
         assert_eq!(document["environment"]["torch"], label, "{document:#}");
         document["cases"][0]["verdict"].as_str().unwrap_or_else(|| panic!("{document:#}")).to_owned()
+    }
+
+    /// Bisects between two dates of an index, in the environments that are there, which is not conclusive.
+    fn bisect(&self, index: &str, [good, bad]: [&str; 2]) -> serde_json::Value {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_torchleak"));
+        command.args(["bisect", "sac-stock", "--good", good, "--bad", bad, "--nightly", "--index", index]);
+        command.args(["--device", "cpu", "--format", "json", "--python-version"]);
+        command.arg(format!("3.{}", REAL.python_minor)).arg("--cache-dir").arg(self.cache.root());
+        let finished = Finished::of(command.current_dir(self.folder.path()).output().unwrap());
+        assert_eq!(finished.code, 4, "{}", finished.stderr);
+        assert!(!finished.stderr.contains(SECRET), "{}", finished.stderr);
+        serde_json::from_str(&finished.stdout).unwrap()
     }
 
     fn environments(&self) -> Vec<PathBuf> {
@@ -187,6 +180,20 @@ fn nightlies_of_an_index_with_a_password_are_listed_merged_installed_and_judged(
     }
     assert_eq!(context.replay(&found, &first), "fixed");
     assert_eq!(context.replay(&found, &leaks), "reproduced");
+
+    let document = context.bisect(&index, ["2026-01-01", "2026-01-04"]);
+    assert_eq!(
+        (&document["last_before"], &document["first_after"]),
+        (&first.as_str().into(), &leaks.as_str().into())
+    );
+    assert_eq!(document["find"], "introduced");
+    assert_eq!(document["conclusive"], false, "the wheel that is gone lies between the two: {document:#}");
+    let answers: Vec<_> = document["tested"].as_array().unwrap().iter().map(|one| &one["answer"]).collect();
+    assert_eq!(answers, ["good", "unknown", "bad"]);
+    assert!(document["tested"][1]["reason"].as_str().unwrap().contains("HTTP 404"), "{document:#}");
+    let link = format!("https://github.com/pytorch/pytorch/compare/{FIRST}...{SECOND}");
+    assert_eq!(document["compare"], link);
+    assert!(!document.to_string().contains(SECRET), "{document:#}");
 
     // Their commits are kept, and what was made is found again although nothing is asked of the wheels any more.
     let before = server.asked().len();

@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::io::IsTerminal;
+use std::path::PathBuf;
 
 use crate::cache::CacheError;
 use crate::case::CaseError;
@@ -9,6 +10,7 @@ use crate::environment::EnvironmentError;
 use crate::exit_code::ExitCode;
 use crate::run::RunError;
 use crate::say::say;
+use crate::titan::TitanError;
 use crate::versions::{BisectError, CommitsError, MatrixError, SourceError};
 use crate::watch::WatchError;
 
@@ -37,6 +39,10 @@ pub enum CliError {
     Commits(#[from] CommitsError),
     #[error("{0}")]
     CannotLayOver(String),
+    #[error(transparent)]
+    TitanLog(#[from] TitanError),
+    #[error("the picture {} cannot be written", path.display())]
+    Picture { path: PathBuf, source: std::io::Error },
     #[error("TORCHLEAK_DEVICE is `{given}`, which is no device")]
     BadDevice { given: String },
     #[error("the handlers for Ctrl-C cannot be installed")]
@@ -87,6 +93,8 @@ impl CliError {
                 "choose a release closer to the commit with --torch, or add the --paths that changed together"
                     .to_owned(),
             ),
+            Self::TitanLog(error) => Some(error.hint()),
+            Self::Picture { .. } => Some("name a file in a folder that can be written with --svg".to_owned()),
             Self::BadDevice { .. } => Some("set it to auto, cpu or cuda, or unset it".to_owned()),
             Self::Output(_) => Some("check the disk or the program that reads the output".to_owned()),
             Self::Case(_) | Self::Signals(_) => None,
@@ -109,6 +117,7 @@ impl CliError {
             Self::Case(_)
             | Self::Run(RunError::Case(_))
             | Self::BadDevice { .. }
+            | Self::TitanLog(_)
             | Self::Bisect(_)
             | Self::BadEnd { .. }
             | Self::NothingSelected { .. } => ExitCode::Usage,
@@ -119,9 +128,11 @@ impl CliError {
             | Self::Cache(_)
             | Self::Run(RunError::Worker(_) | RunError::NoDevice { .. }) => ExitCode::NoEnvironment,
             Self::Watch(WatchError::Worker(_)) => ExitCode::NoEnvironment,
-            Self::Watch(_) | Self::Run(RunError::Folder { .. }) | Self::Signals(_) | Self::Output(_) => {
-                ExitCode::NoVerdict
-            }
+            Self::Watch(_)
+            | Self::Run(RunError::Folder { .. })
+            | Self::Signals(_)
+            | Self::Output(_)
+            | Self::Picture { .. } => ExitCode::NoVerdict,
         }
     }
 }

@@ -4,30 +4,23 @@ use std::io::IsTerminal;
 
 use clap::{Args, ValueEnum};
 
+use super::cases::CasesArgs;
 use super::error::CliError;
 use super::settings::SettingsArgs;
 use super::{print_json, print_text, width};
 use crate::cache::{Cache, CacheArgs};
-use crate::case::{Case, Catalog, HEADLINE};
-use crate::environment::{EnvironmentArgs, Managed, OnStderr, python_minor};
+use crate::environment::{EnvironmentArgs, EnvironmentError, Managed, OnStderr};
 use crate::exit_code::ExitCode;
 use crate::report::{
     MatrixReport, matrix_csv, matrix_document, matrix_markdown, matrix_progress, matrix_text,
 };
-use crate::versions::{Cell, CellStore, Column, IndexArgs, Matrix, Selection, Source};
+use crate::versions::{Cell, CellStore, Columns, IndexArgs, Matrix, Selection};
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct MatrixArgs {
-    /// Shipped cases by name, or case files by path [default: the headline case]
-    #[arg(value_name = "CASE")]
-    cases: Vec<String>,
-    /// Run every shipped case that is not marked `when: slow` or `when: named`
-    #[arg(long, conflicts_with = "cases")]
-    all: bool,
-    /// With --all: run those marked `when: slow` too, which compile or import anew
-    #[arg(long, requires = "all")]
-    slow: bool,
+    #[command(flatten)]
+    cases: CasesArgs,
     /// The versions of torch: 2.6.0,2.8.0..2.15.0, or >=2.8, or latest, or nightly:2025-05-01..2025-06-10
     #[arg(long, value_name = "RANGE|LIST")]
     torch: Selection,
@@ -38,8 +31,8 @@ pub struct MatrixArgs {
     environment: TemplateArgs,
     #[command(flatten)]
     index: IndexArgs,
-    /// Keep at most N of the environments that this command makes, besides the one that is being made: the first used
-    /// are removed. What was there before is never removed
+    /// Keep at most N of the environments that this command makes, besides the one that is being made; the least
+    /// recently used are removed, and what was there before never is. With 0, nothing is fetched ahead
     #[arg(long, value_name = "N")]
     keep: Option<usize>,
     /// Run every cell again, also those that an earlier matrix has finished
@@ -94,10 +87,10 @@ enum Format {
 
 /// Runs the command.
 pub fn run(args: &MatrixArgs, cache: &CacheArgs) -> Result<ExitCode, CliError> {
-    let cases = selected(args)?;
+    let cases = args.cases.selected()?;
     let cache = Cache::open(cache)?;
     let settings = args.settings.settings(&cache)?;
-    let (sources, columns) = columns(args, &cache)?;
+    let Columns { sources, columns } = columns(args, &cache)?;
     let store = if args.fresh {
         CellStore::open(&cache, &settings)?.without_the_known()
     } else {
@@ -127,57 +120,51 @@ pub fn run(args: &MatrixArgs, cache: &CacheArgs) -> Result<ExitCode, CliError> {
     Ok(exit_code(report.cells(), cases.len() * columns.len()))
 }
 
-fn selected(args: &MatrixArgs) -> Result<Vec<Case>, CliError> {
-    let catalog = Catalog::shipped()?;
-    if args.all {
-        return Ok(catalog.all(args.slow).cloned().collect());
-    }
-    let headline = [HEADLINE.to_owned()];
-    Ok(catalog.select(if args.cases.is_empty() { &headline } else { &args.cases })?)
-}
-
 /// The versions under each Python, and where they come from.
-fn columns(args: &MatrixArgs, cache: &Cache) -> Result<(Vec<Box<dyn Source>>, Vec<Column>), CliError> {
-    let pythons: Vec<Option<String>> = if args.python.is_empty() {
-        vec![None]
-    } else {
-        args.python.iter().map(|python| Some(python.trim().to_owned())).collect()
-    };
-    let progress = OnStderr::new();
-    let (mut sources, mut columns) = (Vec::new(), Vec::new());
-    for python_version in pythons {
-        let template = Managed::template(&EnvironmentArgs {
+fn columns(args: &MatrixArgs, cache: &Cache) -> Result<Columns, CliError> {
+    let one = |python_version: Option<String>| {
+        Managed::template(&EnvironmentArgs {
             python_version,
             index_url: args.environment.index_url.clone(),
             extra_index_url: args.environment.extra_index_url.clone(),
             torch_backend: args.environment.torch_backend.clone(),
             with: args.environment.with.clone(),
             ..Default::default()
-        })?;
-        let minor = python_minor(&template)?;
-        for source in args.torch.sources(&template, &args.index, cache, &progress)? {
-            for candidate in source.candidates() {
-                let column =
-                    Column { source: sources.len(), candidate: candidate.clone(), python_minor: minor };
-                // Ranges may overlap, and a Python may be named twice.
-                if !columns.iter().any(|known: &Column| known.candidate.identity == column.candidate.identity)
-                {
-                    columns.push(column);
-                }
-            }
-            sources.push(source);
-        }
-    }
-    if columns.is_empty() {
+        })
+        .map_err(called_by_its_name_here)
+    };
+    let templates: Vec<Managed> = if args.python.is_empty() {
+        vec![one(None)?]
+    } else {
+        args.python.iter().map(|python| one(Some(python.trim().to_owned()))).collect::<Result<_, _>>()?
+    };
+    let found = Columns::new(&args.torch, &templates, &args.index, cache, &OnStderr::new())?;
+    if found.columns.is_empty() {
         return Err(CliError::NothingSelected { text: args.torch.to_string() });
     }
-    Ok((sources, columns))
+    Ok(found)
+}
+
+/// The option that chooses the Python has another name elsewhere.
+fn called_by_its_name_here(error: EnvironmentError) -> EnvironmentError {
+    match error {
+        EnvironmentError::BadOption { option: "--python-version", given, problem, .. } => {
+            EnvironmentError::BadOption {
+                option: "--python",
+                given,
+                problem,
+                hint: "write versions as 3.11,3.12; torchleak needs 3.10 or newer",
+            }
+        }
+        error => error,
+    }
 }
 
 /// The worst of all cells.
 fn exit_code(cells: &[Cell], wanted: usize) -> ExitCode {
-    if crate::interrupt::requested() && cells.len() < wanted {
-        return ExitCode::Interrupted;
+    if cells.len() < wanted {
+        // Only an interruption leaves cells out; should anything else do so, it must not pass for success.
+        return if crate::interrupt::requested() { ExitCode::Interrupted } else { ExitCode::NoVerdict };
     }
     let of = |cell: &Cell| match cell.verdict {
         _ if cell.ok => ExitCode::Success,

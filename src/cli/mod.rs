@@ -1,12 +1,14 @@
 //! The command line.
 
 mod bisect;
+mod cases;
 mod environments;
 mod error;
 mod matrix;
 mod overlay;
 mod run;
 mod settings;
+mod titan_log;
 mod watch;
 
 use std::ffi::OsString;
@@ -47,6 +49,8 @@ enum Command {
     Bisect(bisect::BisectArgs),
     /// Run cases on many versions of torch and point out where verdicts change
     Matrix(matrix::MatrixArgs),
+    /// Tell memory growth and collections out of a log of torchtitan
+    TitanLog(titan_log::TitanLogArgs),
     /// Watch any training script, unedited: memory per step, cycles that keep tensors, a verdict
     Watch(watch::WatchArgs),
     /// List the shipped cases, what they hold, and what is expected for which torch
@@ -137,6 +141,7 @@ fn dispatch(cli: Cli) -> Result<ProcessExitCode, CliError> {
         Command::Run(args) => run::run(&args, &cli.cache),
         Command::Bisect(args) => bisect::run(&args, &cli.cache).map(Into::into),
         Command::Matrix(args) => matrix::run(&args, &cli.cache).map(Into::into),
+        Command::TitanLog(args) => titan_log::run(&args).map(Into::into),
         Command::Watch(args) => watch::run(&args, &cli.cache),
         Command::List(args) => {
             let catalog = Catalog::shipped()?;

@@ -6,12 +6,13 @@ use std::process::ExitCode as ProcessExitCode;
 use clap::{Args, ValueEnum};
 use torchleak_protocol::Device;
 
+use super::cases::CasesArgs;
 use super::error::CliError;
 use super::overlay::{OverlayArgs, overlay_line};
 use super::settings::SettingsArgs;
 use super::{print_json, print_text};
 use crate::cache::{Cache, CacheArgs};
-use crate::case::{Case, Catalog, HEADLINE, Verdict};
+use crate::case::Verdict;
 use crate::environment::{Environment, EnvironmentArgs, OnStderr};
 use crate::exit_code::{BisectCode, ExitCode};
 use crate::report::{ProgressWatcher, case_lines, case_text, document};
@@ -21,15 +22,8 @@ use crate::say::say;
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct RunArgs {
-    /// Shipped cases by name, or case files by path [default: the headline case]
-    #[arg(value_name = "CASE")]
-    cases: Vec<String>,
-    /// Run every shipped case that is marked neither `when: slow` nor `when: named`
-    #[arg(long, conflicts_with = "cases")]
-    all: bool,
-    /// With --all: also the cases that are marked `when: slow`, which compile or import torch anew
-    #[arg(long, requires = "all")]
-    slow: bool,
+    #[command(flatten)]
+    cases: CasesArgs,
     #[command(flatten)]
     environment: EnvironmentArgs,
     #[command(flatten)]
@@ -79,13 +73,13 @@ enum ExitCodeMode {
 pub fn run(args: &RunArgs, cache: &CacheArgs) -> Result<ProcessExitCode, CliError> {
     let outcomes = run_cases(args, cache)?;
     Ok(match args.exit_code {
-        ExitCodeMode::Expect => expect_code(&outcomes, !args.all).into(),
+        ExitCodeMode::Expect => expect_code(&outcomes, !args.cases.all).into(),
         ExitCodeMode::Bisect => bisect_code(&outcomes).into(),
     })
 }
 
 fn run_cases(args: &RunArgs, cache: &CacheArgs) -> Result<Vec<CaseOutcome>, CliError> {
-    let cases = selected(args)?;
+    let cases = args.cases.selected()?;
     let cache = Cache::open(cache)?;
     let settings = args.settings.settings(&cache)?;
     let environment = args.overlay.environment(&args.environment, &cache, &OnStderr::new())?;
@@ -114,16 +108,6 @@ fn run_cases(args: &RunArgs, cache: &CacheArgs) -> Result<Vec<CaseOutcome>, CliE
         print_json(&document(&environment, device_word(options.device), &outcomes))?;
     }
     Ok(outcomes)
-}
-
-/// The cases that the command line names.
-fn selected(args: &RunArgs) -> Result<Vec<Case>, CliError> {
-    let catalog = Catalog::shipped()?;
-    if args.all {
-        return Ok(catalog.all(args.slow).cloned().collect());
-    }
-    let headline = [HEADLINE.to_owned()];
-    Ok(catalog.select(if args.cases.is_empty() { &headline } else { &args.cases })?)
 }
 
 /// What every number below it depends on.

@@ -54,7 +54,8 @@ impl SettingsArgs {
     }
 }
 
-fn parse_size(text: &str) -> Result<u64, String> {
+/// A size such as 16GiB.
+pub fn parse_size(text: &str) -> Result<u64, String> {
     text.parse::<bytesize::ByteSize>().map(|size| size.0)
 }
 

@@ -8,6 +8,9 @@ use crate::bytes::human;
 /// How many kinds of tensors a sentence names; the files have all.
 const MOST_GROUPS: usize = 3;
 
+/// How many equal steps of a path in a row are spelled out.
+const LONGEST_SPELLED_OUT: usize = 3;
+
 /// The attribute in which `torch._disable_dynamo` keeps its wrapper of a function.
 const DYNAMO_DISABLE: &str = ".__dynamo_disable";
 
@@ -36,12 +39,24 @@ fn circle(cycle: &[Hop]) -> String {
         return "the tensors are part of no cycle".to_owned();
     };
     let mut text = name(&first.node);
-    let mut edge = &first.edge;
-    for (index, hop) in rest.iter().enumerate() {
-        let verb = if index == 0 { " holds " } else { ", which holds " };
-        text = format!("{text}{verb}{} {}", name(&hop.node), by(edge));
-        edge = &hop.edge;
+    // Each object with the reference that leads to it.
+    let steps: Vec<(&Edge, &Node)> =
+        cycle.iter().map(|hop| &hop.edge).zip(rest.iter().map(|hop| &hop.node)).collect();
+    let is_alike = |(edge, node): &(&Edge, &Node), (next_edge, next): &(&Edge, &Node)| {
+        edge.label == next_edge.label && node.type_name == next.type_name
+    };
+    let mut verb = " holds ";
+    for alike in steps.chunk_by(is_alike) {
+        let is_chain = alike.len() > LONGEST_SPELLED_OUT;
+        for (edge, node) in &alike[..if is_chain { 1 } else { alike.len() }] {
+            text.push_str(&format!("{verb}{} {}", name(node), by(edge)));
+            verb = ", which holds ";
+        }
+        if is_chain {
+            text.push_str(&format!(", and so on, {} of them, to the last", alike.len()));
+        }
     }
+    let edge = &cycle[cycle.len() - 1].edge;
     if rest.is_empty() {
         format!("{text} holds itself {}", by(edge))
     } else {
@@ -124,16 +139,24 @@ fn is_view(tensor: &TensorInfo) -> bool {
     elements.is_some_and(|elements| tensor.bytes > 16 * elements.max(1))
 }
 
-/// A path as an expression: `recompute_context.storage[int].val`.
+/// A path as an expression: `recompute_context.storage[int].val`. A chain, such as that of a frame's callers, is told by
+/// its length.
 pub fn expression(path: &[Hop]) -> String {
-    path.iter().fold(String::new(), |mut text, hop| {
-        let label = &hop.edge.label;
-        if !text.is_empty() && !label.starts_with(['.', '[']) {
-            text.push_str(" > ");
+    let mut text = String::new();
+    for alike in path.chunk_by(|one, next| one.edge.label == next.edge.label) {
+        let label = &alike[0].edge.label;
+        let is_chain = alike.len() > LONGEST_SPELLED_OUT;
+        for _ in 0..if is_chain { 1 } else { alike.len() } {
+            if !text.is_empty() && !label.starts_with(['.', '[']) {
+                text.push_str(" > ");
+            }
+            text.push_str(label);
         }
-        text.push_str(label);
-        text
-    })
+        if is_chain {
+            text.push_str(&format!(" ({} times)", alike.len()));
+        }
+    }
+    text
 }
 
 fn way(path: &[Hop]) -> String {

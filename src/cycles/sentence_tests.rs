@@ -109,3 +109,25 @@ fn an_object_that_holds_itself_and_the_tensor_has_the_shortest_sentence() {
          step"
     );
 }
+
+#[test]
+fn a_chain_of_alike_objects_is_told_by_its_length() {
+    let link = |label: &str| hop(node(NodeKind::Traceback, "traceback", None, None), EdgeKind::Chain, label);
+    let error =
+        hop(node(NodeKind::Exception, "RuntimeError", None, None), EdgeKind::Attribute, ".__traceback__");
+    let frame =
+        hop(node(NodeKind::Frame, "frame", Some("step"), Some("/app/train.py:7")), EdgeKind::Local, "error");
+    let mut cycle = vec![error];
+    cycle.extend([".tb_next", ".tb_next", ".tb_next", ".tb_next", ".tb_frame"].map(link));
+    cycle.push(frame.clone());
+    let back = || hop(node(NodeKind::Frame, "frame", None, None), EdgeKind::Chain, ".f_back");
+    let path: Vec<Hop> = (0..40).map(|_| back()).chain([frame]).collect();
+    let group = TensorGroup { path, tensor: tensor(&[8]), count: 1, bytes: 32 };
+    assert_eq!(
+        explain(&finding(cycle, vec![group], 1, None), None).sentence,
+        "a `RuntimeError` holds a `traceback` in its attribute `.__traceback__`, which holds a `traceback` by `.tb_next`, \
+         and so on, 4 of them, to the last, which holds the frame of `step` (train.py:7) by `.tb_frame`, which holds the \
+         first again in its local variable `error`; it keeps through `.f_back (40 times) > error` 1 tensor [8] float32, 32 B \
+         per step"
+    );
+}

@@ -158,14 +158,18 @@ impl EnvironmentError {
         matches!(self, Self::Interrupted(_))
     }
 
-    /// Whether uv said that there is no version that was asked for.
-    pub(super) fn is_no_such_version(&self) -> bool {
-        matches!(self, Self::Helper { tail, exit, .. } if helper_hint(&tail.join("\n"), *exit) == Some(NO_VERSION))
+    /// Whether uv said that there is no version that was asked for, or none that fits this Python and machine.
+    pub(super) fn is_nothing_that_fits(&self) -> bool {
+        [NO_VERSION, NO_BUILD, NO_PLATFORM].iter().any(|cause| self.is_caused_by(cause))
     }
 
     /// Whether the wanted torch has no build for the wanted Python, which no retry changes.
     pub fn is_no_build(&self) -> bool {
-        matches!(self, Self::Helper { tail, exit, .. } if helper_hint(&tail.join("\n"), *exit) == Some(NO_BUILD))
+        self.is_caused_by(NO_BUILD)
+    }
+
+    fn is_caused_by(&self, hint: &str) -> bool {
+        matches!(self, Self::Helper { tail, exit, .. } if helper_hint(&tail.join("\n"), *exit) == Some(hint))
     }
 
     /// What to try.
@@ -235,6 +239,9 @@ const DISK: &str = "the disk is full: make room with `torchleak env prune` or `u
 const NO_BUILD: &str =
     "this torch has no build for this Python; choose another with --python-version (3.10 to 3.13)";
 
+const NO_PLATFORM: &str =
+    "this torch has no build for this machine; choose another with --torch or --index-url";
+
 const NO_VERSION: &str = "check that the index has this version: --torch takes a release such as 2.13.0, and a nightly needs --index-url";
 
 /// Reads the cause out of what uv or pip printed; their words are the only thing that tells.
@@ -251,7 +258,7 @@ fn helper_hint(text: &str, exit: Exit) -> Option<&'static str> {
         return Some(NO_BUILD);
     }
     if says(&["matching platform", "not compatible with the current platform"]) {
-        return Some("this torch has no build for this machine; choose another with --torch or --index-url");
+        return Some(NO_PLATFORM);
     }
     // An unreachable index also ends in "no version", so the network comes first.
     if says(&["401 ", "403 ", "unauthorized", "forbidden"]) {
@@ -295,6 +302,29 @@ mod tests {
     fn the_hint_follows_what_uv_said(#[case] said: &str, #[case] hint: &str) {
         let given = helper_hint(said, Exit::Exited(1)).unwrap();
         assert!(given.contains(hint), "{given}");
+    }
+
+    /// What uv says below the oldest release that is built for the Python, and below the oldest of all.
+    #[rstest]
+    #[case(
+        "Because torch<=2.4.1 has no wheels with a matching Python ABI tag (e.g., `cp313`) and only the following",
+        true
+    )]
+    #[case("Because there are no versions of torch<1.0 and you require torch<1.0", false)]
+    #[case(
+        "Because only torch>=1.0 is available and you require torch<1.0, no solution found when resolving",
+        false
+    )]
+    fn the_end_of_a_listing_is_told_from_a_failure(#[case] said: &str, #[case] is_no_build: bool) {
+        let failure = |said: &str| EnvironmentError::Helper {
+            doing: "asking".to_owned(),
+            command: "uv".to_owned(),
+            exit: Exit::Exited(1),
+            tail: vec!["error: No solution found when resolving dependencies".to_owned(), said.to_owned()],
+        };
+        assert!(failure(said).is_nothing_that_fits());
+        assert_eq!(failure(said).is_no_build(), is_no_build);
+        assert!(!failure("error sending request for url").is_nothing_that_fits());
     }
 
     #[test]

@@ -88,12 +88,22 @@ pub(super) fn python_minor(wanted: &Managed) -> Result<u32, EnvironmentError> {
     })
 }
 
-/// Finds the environment in the cache or makes it; the lock keeps it from being pruned.
+/// An environment that is ready.
+pub(super) struct Found {
+    pub(super) place: Place,
+    pub(super) marker: Marker,
+    /// Keeps it from being pruned.
+    pub(super) in_use: Lock,
+    /// Whether it was made just now and by this process.
+    pub(super) is_new: bool,
+}
+
+/// Finds the environment in the cache or makes it.
 pub(super) fn find_or_make(
     wanted: &Managed,
     cache: &Cache,
     progress: &dyn Progress,
-) -> Result<(Place, Marker, Lock), EnvironmentError> {
+) -> Result<Found, EnvironmentError> {
     let minor = python_minor(wanted)?;
     let place = Place::new(cache, &wanted.key(minor));
     // A ready environment in a cache that is only readable is as good as any.
@@ -102,17 +112,21 @@ pub(super) fn find_or_make(
     }
     let making = format!("making {}", place.key);
     let mut waiting = Waiting::new(&making);
+    let mut is_new = false;
     loop {
-        if let Some(lock) = Lock::try_take(&place.lock(), Kind::Shared)?
+        if let Some(in_use) = Lock::try_take(&place.lock(), Kind::Shared)?
             && let Some(marker) = place.ready()
         {
             place.touch();
-            return Ok((place, marker, lock));
+            return Ok(Found { place, marker, in_use, is_new });
         }
         match Lock::try_take(&place.lock(), Kind::Exclusive)? {
             // Another may have finished between the two looks.
             Some(_lock) if place.ready().is_some() => {}
-            Some(_lock) => make(wanted, &place, minor, cache, progress)?,
+            Some(_lock) => {
+                make(wanted, &place, minor, cache, progress)?;
+                is_new = true;
+            }
             None => waiting.pause(&place.lock(), progress)?,
         }
     }

@@ -35,7 +35,7 @@ pub use list::{Listed, list, table};
 pub use lock::Lock;
 pub use overlay::{Overlay, overlaid};
 pub use progress::{OnStderr, Progress, Silent};
-pub use prune::{PruneArgs, Pruned, prune};
+pub use prune::{PruneArgs, Pruned, forget_downloads, prune};
 pub use releases::Releases;
 pub use request::{DEFAULT_TORCH, EnvironmentArgs, Managed, Request};
 pub use room::{check_room, remove_environment};
@@ -56,6 +56,8 @@ pub enum Origin {
         key: String,
         /// Keeps it from being pruned for as long as it is used.
         in_use: Lock,
+        /// Whether it was not there before and this process made it.
+        is_new: bool,
     },
     /// It is a private view of another environment, in which Python files of torch are those of a commit.
     Overlaid(Box<Overlay>),
@@ -81,6 +83,11 @@ impl Environment {
             Origin::Given | Origin::Overlaid(_) => None,
             Origin::Managed { key, .. } => Some(key),
         }
+    }
+
+    /// Whether it was not in the cache before it was asked for, and not made by another process either.
+    pub fn is_new(&self) -> bool {
+        matches!(self.origin, Origin::Managed { is_new: true, .. })
     }
 
     /// What was laid over its torch, if anything was.
@@ -150,8 +157,9 @@ fn find(request: &Request, cache: &Cache, progress: &dyn Progress) -> Result<Env
             (python, facts, Origin::Given)
         }
         Request::Managed(wanted) => {
-            let (place, marker, in_use) = managed::find_or_make(wanted, cache, progress)?;
-            (place.python(), marker.facts, Origin::Managed { key: place.key, in_use })
+            let managed::Found { place, marker, in_use, is_new } =
+                managed::find_or_make(wanted, cache, progress)?;
+            (place.python(), marker.facts, Origin::Managed { key: place.key, in_use, is_new })
         }
     };
     let devices = devices::find(&python, &facts, cache, progress)?;

@@ -108,6 +108,19 @@ pub(super) fn remove(place: &Place, lock: Lock) -> Result<(), EnvironmentError> 
 
 /// Environments share their files with uv's cache by hard links, so that removing them alone frees little.
 fn clean_downloads(cache: &Cache, progress: &dyn Progress) -> Result<(), EnvironmentError> {
+    tell_uv(cache, &["cache", "clean"], progress)
+}
+
+/// Removes the downloads of the uv that torchleak installed that can be had again. Environments are made of links to
+/// them, so that removing an environment frees next to nothing as long as they are kept.
+///
+/// # Errors
+/// uv failed.
+pub fn forget_downloads(cache: &Cache, progress: &dyn Progress) -> Result<(), EnvironmentError> {
+    tell_uv(cache, &["cache", "prune", "--ci"], progress)
+}
+
+fn tell_uv(cache: &Cache, words: &[&str], progress: &dyn Progress) -> Result<(), EnvironmentError> {
     // A link in its place leads to downloads that are not torchleak's to remove.
     let is_folder = fs::symlink_metadata(cache.uv_cache()).is_ok_and(|found| found.is_dir());
     let Some(uv) = Uv::find(cache).filter(|uv| uv.is_own(cache) && is_folder) else {
@@ -116,7 +129,7 @@ fn clean_downloads(cache: &Cache, progress: &dyn Progress) -> Result<(), Environ
     // uv knows how to do this beside another uv at work.
     progress.begin("removing downloads");
     let mut clean = uv.command(cache.root());
-    clean.args(["cache", "clean"]).env("UV_CACHE_DIR", cache.uv_cache());
+    clean.args(words).env("UV_CACHE_DIR", cache.uv_cache());
     run_helper("removing downloads", clean, progress)
 }
 

@@ -1,11 +1,13 @@
 //! Which releases of torch there are for an interpreter: uv is asked, because uv installs them, so that its indexes,
 //! proxies and credentials, and its own idea of what fits this machine, hold here too.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use pep440_rs::Version;
 
 use super::error::EnvironmentError;
+use super::interpreters;
 use super::progress::Progress;
 use super::request::Managed;
 use super::uv::Uv;
@@ -21,6 +23,8 @@ pub struct Releases<'a> {
     template: &'a Managed,
     python_minor: u32,
     cache: &'a Cache,
+    /// The one that uv runs in. It need not be of the version that is asked for.
+    interpreter: Option<PathBuf>,
     below: Option<Version>,
     is_over: bool,
 }
@@ -29,7 +33,7 @@ impl<'a> Releases<'a> {
     /// Begins at the newest release of the indexes that `template` names.
     ///
     /// # Errors
-    /// There is no uv, and it cannot be installed.
+    /// There is no uv, and it cannot be installed; or the user asked to stop.
     pub fn newest_first(
         template: &'a Managed,
         python_minor: u32,
@@ -37,7 +41,8 @@ impl<'a> Releases<'a> {
         progress: &dyn Progress,
     ) -> Result<Self, EnvironmentError> {
         let uv = Uv::find_or_install(cache, progress)?;
-        Ok(Self { uv, template, python_minor, cache, below: None, is_over: false })
+        let interpreter = interpreters::choose(None)?.map(|found| found.executable);
+        Ok(Self { uv, template, python_minor, cache, interpreter, below: None, is_over: false })
     }
 
     /// As if everything from this version on had been seen.
@@ -50,6 +55,12 @@ impl<'a> Releases<'a> {
         let mut command = self.uv.command(self.cache.root());
         command.args(["pip", "compile", "--no-deps", "--no-header", "--no-annotate", "--quiet"]);
         command.args(["--python-version", &format!("3.{}", self.python_minor)]);
+        // Nothing is built here, so any interpreter will do; uv would search for the very one and fetch it, which takes
+        // seconds for each question.
+        command.arg("--no-python-downloads");
+        if let Some(interpreter) = &self.interpreter {
+            command.arg("--python").arg(interpreter);
+        }
         self.template.add_indexes(&mut command);
         command.arg("-");
         let requirement = match &self.below {
@@ -73,8 +84,8 @@ impl<'a> Releases<'a> {
             exit: said.exit,
             tail: said.stderr.iter().map(|line| process::without_password(line)).collect(),
         };
-        // Below the oldest release uv finds no solution; any other failure is one.
-        if self.below.is_some() && failure.is_no_such_version() { Ok(None) } else { Err(failure) }
+        // Below the oldest release that fits uv finds no solution; any other failure is one.
+        if self.below.is_some() && failure.is_nothing_that_fits() { Ok(None) } else { Err(failure) }
     }
 }
 

@@ -127,7 +127,10 @@ fn colour(cell: Option<&Cell>) -> Option<Color> {
 pub fn matrix_text(report: &MatrixReport, is_coloured: bool, width: u16) -> String {
     let mut text = String::new();
     // A table that is wider than the terminal is told in parts, because a broken word is hard to read.
-    for columns in parts(report, usize::from(width)) {
+    for (number, columns) in parts(report, usize::from(width)).into_iter().enumerate() {
+        if number > 0 {
+            text.push('\n');
+        }
         let mut table = Table::new();
         table.load_style(presets::NOTHING);
         let mut header = vec![String::new()];
@@ -154,23 +157,36 @@ pub fn matrix_text(report: &MatrixReport, is_coloured: bool, width: u16) -> Stri
             let _ = writeln!(text, "{}", line.trim_end());
         }
     }
-    for transition in report.transitions() {
-        let _ = writeln!(text, "{}", report.sentence(&transition));
+    let changes = report.transitions().iter().map(|one| report.sentence(one) + "\n").collect::<String>();
+    let remarks = report.remarks().iter().map(|one| one.replace('\n', "\n  ") + "\n").collect::<String>();
+    for paragraph in [changes, remarks, legend(report)].iter().filter(|paragraph| !paragraph.is_empty()) {
+        let _ = write!(text, "\n{paragraph}");
     }
-    for remark in report.remarks() {
-        let _ = writeln!(text, "{}", remark.replace('\n', "\n  "));
-    }
-    let _ = write!(text, "{}", legend(report));
     text
 }
 
 /// The columns in groups that fit the width beside the names of the cases.
 fn parts(report: &MatrixReport, width: usize) -> Vec<&[(String, String)]> {
-    // The widest verdict with its marks, and the space between columns.
-    const COLUMN: usize = "uncollectable!*".len() + 2;
-    let names = report.cases.iter().map(String::len).max().unwrap_or(0) + 2;
-    let fit = (width.saturating_sub(names) / COLUMN).max(1);
-    report.columns.chunks(fit).collect()
+    // On both sides of what is in a column.
+    const PADDING: usize = 2;
+    let wide = |column: &(String, String)| {
+        let heading = report.heading(column, "\n");
+        let words = report.cases.iter().map(|case| word(report.cell(case, column)).len());
+        heading.lines().map(str::len).chain(words).max().unwrap_or(0) + PADDING
+    };
+    let names = report.cases.iter().map(String::len).max().unwrap_or(0) + PADDING;
+    let (mut parts, mut begin, mut taken) = (Vec::new(), 0, names);
+    for (place, column) in report.columns.iter().enumerate() {
+        // A column that fits nowhere is a part of its own.
+        if place > begin && taken + wide(column) > width {
+            parts.push(&report.columns[begin..place]);
+            (begin, taken) = (place, names);
+        }
+        taken += wide(column);
+    }
+    parts.push(&report.columns[begin..]);
+    parts.retain(|part| !part.is_empty());
+    parts
 }
 
 fn legend(report: &MatrixReport) -> String {

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
-use torchleak_protocol::{ArmEvent, HostEvent};
+use torchleak_protocol::ArmEvent;
 
 use crate::case::Verdict;
 use crate::environment::Progress;
-use crate::run::{ArmOutcome, CaseOutcome, Watcher};
+use crate::run::Watcher;
 use crate::say::say;
 use crate::versions::{Cell, CellWatcher, Column, MatrixWatcher, minor};
 
@@ -90,10 +90,6 @@ impl CellWatcher for MatrixProgress {
 }
 
 impl Watcher for MatrixProgress {
-    fn planned(&mut self, _arms: usize) {}
-
-    fn host(&mut self, _event: &HostEvent) {}
-
     fn event(&mut self, case: &str, arm: &str, steps: u32, event: &ArmEvent) {
         let step = match event {
             ArmEvent::Step(record) => record.step,
@@ -104,10 +100,6 @@ impl Watcher for MatrixProgress {
             bar.set_message(format!("{case}: {arm}: step {step} of {steps}"));
         }
     }
-
-    fn arm_ended(&mut self, _case: &str, _arm: &ArmOutcome) {}
-
-    fn concluded(&mut self, _outcome: &CaseOutcome) {}
 }
 
 impl Progress for FetchProgress {
@@ -119,9 +111,12 @@ impl Progress for FetchProgress {
     }
 
     fn note(&self, line: &str) {
-        // Downloads are too many for lines between cells.
-        if let Some(bar) = &self.0 {
-            bar.set_message(line.to_owned());
+        match &self.0 {
+            Some(bar) if line.starts_with("warning: ") => bar.println(format!("matrix: {line}")),
+            Some(bar) => bar.set_message(line.to_owned()),
+            None if line.starts_with("warning: ") => say(&format!("matrix: {line}")),
+            // Downloads are too many for lines between cells.
+            None => {}
         }
     }
 

@@ -170,7 +170,7 @@ pub fn make_new_folder(runs: &Path, name: &str) -> Result<PathBuf, (PathBuf, io:
 
 /// Variables that change what Python, torch or an allocator does. Values that may be secret are not
 /// among them.
-pub fn relevant_variables() -> Vec<String> {
+pub(crate) fn relevant_variables() -> Vec<String> {
     const PREFIXES: [&str; 10] = [
         "PYTHON",
         "PYTORCH_",

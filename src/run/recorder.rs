@@ -45,6 +45,8 @@ struct Tracked {
     diagnosis: Option<Diagnosis>,
     retained: Option<Retained>,
     outcome: Option<Outcome>,
+    /// Whether the watcher knows the outcome, and whether it was told it in the order of the cases.
+    decided: bool,
     told: bool,
 }
 
@@ -86,12 +88,16 @@ impl<'a> Recorder<'a> {
         self.cases.into_iter().map(|case| case.snapshot()).collect()
     }
 
-    /// Concludes what is over, and tells outcomes in the order of the cases.
+    /// Concludes what is over, and tells outcomes: at once, and in the order of the cases.
     fn tell_what_is_known(&mut self) {
         let control = self.control.results(self.device);
         for case in &mut self.cases {
             if case.outcome.is_none() {
                 case.conclude(control.as_ref(), &self.control_lines);
+            }
+            if case.outcome.is_some() && !case.decided {
+                case.decided = true;
+                self.watcher.decided(&case.snapshot());
             }
         }
         for case in &mut self.cases {
@@ -118,6 +124,7 @@ impl Tracked {
             diagnosis: None,
             retained: None,
             outcome: None,
+            decided: false,
             told: false,
         };
         let mut jobs = Vec::new();

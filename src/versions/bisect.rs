@@ -8,7 +8,7 @@ use super::answer::{Run, Shown, Told, tell};
 use super::bisect_report::BisectReport;
 use super::search::{Answer, Find, Seen, Step, next_step, tests_left};
 use super::state::{State, StateError, Subject};
-use super::{Candidate, CellWatcher, Source, Unavailable, run_cells};
+use super::{Candidate, CellWatcher, Source, Unavailable, run_cells, with_causes};
 use crate::case::Case;
 use crate::environment::{EnvironmentError, Progress};
 use crate::interrupt;
@@ -263,10 +263,4 @@ impl Bisection<'_> {
             Err(error) => Err(BisectError::Run(error)),
         }
     }
-}
-
-/// An error and what it comes from, as one sentence.
-fn with_causes(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(Some(error), |error| error.source());
-    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }

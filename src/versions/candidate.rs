@@ -37,9 +37,14 @@ impl Unavailable {
 
     /// The error and what it comes from, as one sentence.
     pub fn with_causes(&self) -> String {
-        let causes = std::iter::successors(Some(self as &dyn std::error::Error), |error| error.source());
-        causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+        with_causes(self)
     }
+}
+
+/// An error and what it comes from, as one sentence.
+pub(super) fn with_causes(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
 /// Where candidates come from.

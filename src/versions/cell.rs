@@ -4,12 +4,12 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
-use torchleak_protocol::{ArmEvent, Device, HostEvent};
+use torchleak_protocol::Device;
 
 use super::Unavailable;
 use crate::case::{Case, Verdict};
 use crate::environment::Environment;
-use crate::run::{ArmOutcome, CaseOutcome, Outcome, RunError, RunOptions, Watcher};
+use crate::run::{CaseOutcome, Outcome, RunError, RunOptions, Watcher};
 
 /// What one case showed in one environment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -86,7 +86,8 @@ pub trait CellWatcher: Watcher {
     fn cell(&mut self, _cell: &Cell) {}
 }
 
-/// Runs the cases in the environment, together, and gives a cell for each that was not interrupted.
+/// Runs the cases in the environment, together, and gives a cell for each that was not interrupted, in the order in
+/// which they were known.
 ///
 /// # Errors
 /// Nothing could be run at all.
@@ -109,7 +110,7 @@ pub fn run_cells(
     Ok(cells.found)
 }
 
-/// Makes a cell of each case that is concluded.
+/// Makes a cell of each case as soon as it is over.
 struct Cells<'a> {
     watcher: &'a mut dyn CellWatcher,
     label: &'a str,
@@ -147,24 +148,12 @@ impl Cells<'_> {
 }
 
 impl Watcher for Cells<'_> {
-    fn planned(&mut self, arms: usize) {
-        self.watcher.planned(arms);
+    fn inner(&mut self) -> Option<&mut dyn Watcher> {
+        Some(&mut *self.watcher)
     }
 
-    fn host(&mut self, event: &HostEvent) {
-        self.watcher.host(event);
-    }
-
-    fn event(&mut self, case: &str, arm: &str, steps: u32, event: &ArmEvent) {
-        self.watcher.event(case, arm, steps, event);
-    }
-
-    fn arm_ended(&mut self, case: &str, arm: &ArmOutcome) {
-        self.watcher.arm_ended(case, arm);
-    }
-
-    fn concluded(&mut self, outcome: &CaseOutcome) {
-        self.watcher.concluded(outcome);
+    fn decided(&mut self, outcome: &CaseOutcome) {
+        self.watcher.decided(outcome);
         if !matches!(outcome.outcome, Outcome::Interrupted) {
             let cell = self.cell(outcome);
             self.last = Instant::now();

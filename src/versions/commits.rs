@@ -19,7 +19,6 @@ use crate::cache::Cache;
 use crate::environment::{
     self, Environment, EnvironmentArgs, EnvironmentError, Overlay, Progress, Request, View, Views, overlaid,
 };
-use crate::process;
 
 /// Commits of a checkout.
 #[derive(Debug)]
@@ -339,28 +338,10 @@ fn short_hash(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().take(8).map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The options that name the release on the command line. A password in an index is not repeated.
+/// The options that name the release on the command line.
 fn release_options(request: &Request) -> Vec<String> {
-    let wanted = match request {
-        Request::Interpreter(path) => return vec!["--python".to_owned(), path.display().to_string()],
-        Request::Managed(wanted) => wanted,
-    };
-    let mut options = vec!["--torch".to_owned(), wanted.torch.to_string()];
-    let mut add = |option: &str, value: &str| options.extend([option.to_owned(), value.to_owned()]);
-    if let Some(minor) = wanted.python_minor {
-        add("--python-version", &format!("3.{minor}"));
+    match request {
+        Request::Interpreter(path) => vec!["--python".to_owned(), path.display().to_string()],
+        Request::Managed(wanted) => wanted.options(),
     }
-    if let Some(url) = &wanted.index_url {
-        add("--index-url", &process::without_password(url));
-    }
-    for url in &wanted.extra_index_urls {
-        add("--extra-index-url", &process::without_password(url));
-    }
-    if let Some(backend) = &wanted.torch_backend {
-        add("--torch-backend", backend);
-    }
-    for package in &wanted.with {
-        add("--with", package);
-    }
-    options
 }

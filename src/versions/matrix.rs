@@ -1,26 +1,18 @@
 //! Runs cases on many versions: the next environment is fetched while the current one runs.
 
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{channel, sync_channel};
 
-use torchleak_protocol::{ArmEvent, Device, HostEvent};
+use torchleak_protocol::Device;
 
+use super::fetcher::{Fetched, Fetcher};
 use super::store::CellStore;
-use super::{Candidate, Cell, CellWatcher, Source, Unavailable, run_cells};
+use super::{Candidate, Cell, CellWatcher, Column, Source, Unavailable, run_cells, with_causes};
 use crate::cache::Cache;
 use crate::case::Case;
 use crate::environment::{self, Environment, EnvironmentError, Progress, is_ready};
 use crate::interrupt;
-use crate::run::{ArmOutcome, CaseOutcome, RunError, Settings, WantedDevice, Watcher};
-
-/// One version under one interpreter.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Column {
-    /// Which of the sources it is of.
-    pub source: usize,
-    pub candidate: Candidate,
-    /// The Python's minor version (of 3).
-    pub python_minor: u32,
-}
+use crate::run::{RunError, Settings, WantedDevice, Watcher};
+use crate::worker::WorkerError;
 
 /// What is run where.
 pub struct Matrix<'a> {
@@ -30,7 +22,7 @@ pub struct Matrix<'a> {
     pub settings: &'a Settings,
     pub cache: &'a Cache,
     /// How many of the environments that this matrix makes may be on the disk at once, besides the one that is being
-    /// made.
+    /// made. With none, each is removed before the next one is made, and nothing is fetched ahead.
     pub keep: Option<usize>,
 }
 
@@ -70,16 +62,15 @@ impl Matrix<'_> {
             environment::check_room(self.cache)?;
         }
         std::thread::scope(|scope| {
-            // Without room in the channel the one after the next is not begun before the next one runs.
             let (send, receive) = sync_channel(0);
-            let (free, freed) = sync_channel(self.columns.len() + 1);
-            let wanted = &pending;
-            scope.spawn(move || self.fetch(wanted, &send, &freed, fetching));
-            for fetched in receive {
-                let Fetched { place, environment } = fetched;
+            // One who is done never waits for whoever is to hear of it.
+            let (done, heard) = channel();
+            let (fetcher, wanted) = (Fetcher::new(self, fetching, heard), &pending);
+            scope.spawn(move || fetcher.run(wanted, send));
+            for Fetched { place, environment } in receive {
                 self.fill(place, environment, &mut cells[place], store, watcher)?;
-                // The fetcher may be over, and then nobody needs the room.
-                let _ = free.send(place);
+                // The fetcher may be over, and then nobody needs to know.
+                let _ = done.send(());
                 if interrupt::requested() {
                     break;
                 }
@@ -91,53 +82,6 @@ impl Matrix<'_> {
     /// The cells of a column that are known from an earlier run, in the order of the cases.
     fn known(&self, column: &Column, store: &CellStore) -> Vec<Option<Cell>> {
         self.cases.iter().map(|case| store.get(case, &column.candidate)).collect()
-    }
-
-    /// Makes the environments of the columns one after the other, and removes what `keep` says when their column is
-    /// done.
-    fn fetch(
-        &self,
-        places: &[usize],
-        send: &SyncSender<Fetched>,
-        done: &Receiver<usize>,
-        progress: &dyn Progress,
-    ) {
-        let mut made: Vec<String> = Vec::new();
-        for &place in places {
-            if interrupt::requested() {
-                return;
-            }
-            let column = &self.columns[place];
-            let key = &column.candidate.identity;
-            let was_there = is_ready(key, self.cache);
-            let environment = self.sources[column.source].environment(&column.candidate, progress);
-            progress.end();
-            if !was_there && is_ready(key, self.cache) {
-                made.push(key.clone());
-            }
-            if send.send(Fetched { place, environment }).is_err() {
-                return;
-            }
-            self.keep_few(&mut made, done);
-        }
-        // The last columns still run.
-        while self.keep.is_some_and(|keep| made.len() > keep) && done.recv().is_ok() {
-            self.keep_few(&mut made, done);
-        }
-    }
-
-    /// Removes the oldest of what this matrix made until few enough are left; one that still runs stays.
-    fn keep_few(&self, made: &mut Vec<String>, done: &Receiver<usize>) {
-        while done.try_recv().is_ok() {}
-        let Some(keep) = self.keep else { return };
-        let mut place = 0;
-        while made.len() > keep && place < made.len() {
-            match environment::remove_environment(&made[place], self.cache) {
-                Ok(true) => drop(made.remove(place)),
-                // In use, or it cannot be removed: the next look may find it otherwise.
-                Ok(false) | Err(_) => place += 1,
-            }
-        }
     }
 
     /// Runs the cases of a column that are not known yet.
@@ -152,37 +96,47 @@ impl Matrix<'_> {
         let column = &self.columns[place];
         let missing: Vec<usize> = (0..cells.len()).filter(|&case| cells[case].is_none()).collect();
         let cases: Vec<Case> = missing.iter().map(|&case| self.cases[case].clone()).collect();
-        let environment = match environment {
-            Ok(environment) => environment,
-            Err(error) if error.is_interrupted() => return Ok(()),
+        let mut keeper =
+            Keeper { store, candidate: &column.candidate, cases: &cases, known: Vec::new(), watcher };
+        let ran = match environment {
+            Ok(environment) => self.run_column(column, &cases, &environment, &mut keeper),
+            Err(error) if error.is_interrupted() => Ok(()),
             Err(error) => {
-                let python = format!("3.{}", column.python_minor);
-                for &case in &missing {
-                    let label = &column.candidate.label;
-                    let cell = Cell::without_environment(
-                        &self.cases[case],
-                        label,
-                        python.clone(),
-                        self.device(),
-                        &error,
-                    );
-                    watcher.cell(&cell);
-                    cells[case] = Some(cell);
-                }
-                return Ok(());
+                keeper.tell_unavailable(&format!("3.{}", column.python_minor), self.device(), &error);
+                Ok(())
             }
         };
-        let options = self.settings.on(&environment)?;
-        watcher.column(column, cases.len());
-        let mut keeper = Keeper { store, candidate: &column.candidate, cases: &cases, watcher };
-        let found = run_cells(&cases, &column.candidate.label, &environment, &options, &mut keeper)?;
-        for cell in found {
-            let of = missing.iter().find(|&&case| self.cases[case].name() == cell.case);
-            if let Some(&case) = of {
-                cells[case] = Some(cell);
-            }
+        let known = keeper.known;
+        for (case, place) in cases.iter().zip(missing) {
+            cells[place] = known.iter().find(|cell| cell.case == case.name()).cloned();
         }
-        Ok(())
+        ran
+    }
+
+    /// Runs cases in an environment. That it does not work says something of it and nothing of the others.
+    fn run_column(
+        &self,
+        column: &Column,
+        cases: &[Case],
+        environment: &Environment,
+        keeper: &mut Keeper<'_>,
+    ) -> Result<(), MatrixError> {
+        keeper.watcher.column(column, cases.len());
+        let ran = self
+            .settings
+            .on(environment)
+            .and_then(|options| run_cells(cases, &column.candidate.label, environment, &options, keeper));
+        match ran {
+            Ok(_) => Ok(()),
+            Err(_) if interrupt::requested() => Ok(()),
+            Err(error @ RunError::NoDevice { .. })
+            | Err(error @ RunError::Worker(WorkerError::Start { .. } | WorkerError::Died { .. })) => {
+                let why = Unavailable::Broken(with_causes(&error));
+                keeper.tell_unavailable(&environment.facts.python, self.device(), &why);
+                Ok(())
+            }
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// The device that cells are of that have no environment.
@@ -199,7 +153,23 @@ struct Keeper<'a> {
     store: &'a CellStore,
     candidate: &'a Candidate,
     cases: &'a [Case],
+    /// The cells that were told so far.
+    known: Vec<Cell>,
     watcher: &'a mut dyn MatrixWatcher,
+}
+
+impl Keeper<'_> {
+    /// Tells of each case that is not known yet why it cannot be.
+    fn tell_unavailable(&mut self, python: &str, device: Device, why: &Unavailable) {
+        for case in self.cases {
+            if !self.known.iter().any(|cell| cell.case == case.name()) {
+                let label = &self.candidate.label;
+                let cell = Cell::without_environment(case, label, python.to_owned(), device, why);
+                self.watcher.cell(&cell);
+                self.known.push(cell);
+            }
+        }
+    }
 }
 
 impl CellWatcher for Keeper<'_> {
@@ -210,35 +180,14 @@ impl CellWatcher for Keeper<'_> {
             self.watcher.note(&format!("{} cannot be kept for a later matrix: {error}", cell.case));
         }
         self.watcher.cell(cell);
+        self.known.push(cell.clone());
     }
 }
 
 impl Watcher for Keeper<'_> {
-    fn planned(&mut self, arms: usize) {
-        self.watcher.planned(arms);
+    fn inner(&mut self) -> Option<&mut dyn Watcher> {
+        Some(&mut *self.watcher)
     }
-
-    fn host(&mut self, event: &HostEvent) {
-        self.watcher.host(event);
-    }
-
-    fn event(&mut self, case: &str, arm: &str, steps: u32, event: &ArmEvent) {
-        self.watcher.event(case, arm, steps, event);
-    }
-
-    fn arm_ended(&mut self, case: &str, arm: &ArmOutcome) {
-        self.watcher.arm_ended(case, arm);
-    }
-
-    fn concluded(&mut self, outcome: &CaseOutcome) {
-        self.watcher.concluded(outcome);
-    }
-}
-
-/// An environment that is ready, or why there is none.
-struct Fetched {
-    place: usize,
-    environment: Result<Environment, Unavailable>,
 }
 
 /// Why a matrix does not come to an end. A version that cannot be had is no such reason.

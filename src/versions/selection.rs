@@ -5,10 +5,8 @@ use std::str::FromStr;
 
 use pep440_rs::Version;
 
+use super::SourceError;
 use super::dates::DateRange;
-use super::releases::Releases;
-use super::source_args::IndexArgs;
-use super::{Source, SourceError};
 use crate::cache::Cache;
 use crate::case::Range;
 use crate::environment::{EnvironmentError, Managed, Progress, Releases as Listed, python_minor};
@@ -81,7 +79,11 @@ fn item(part: &str) -> Result<Item, String> {
     }
     if let Some((first, last)) = part.split_once("..") {
         let end = |text: &str| (!text.is_empty()).then(|| version(text)).transpose();
-        return Ok(Item::Between(end(first)?, end(last)?));
+        let (first, last) = (end(first)?, end(last)?);
+        if first.as_ref().zip(last.as_ref()).is_some_and(|(first, last)| first > last) {
+            return Err(format!("the range `{part}` ends before it begins: write the older version first"));
+        }
+        return Ok(Item::Between(first, last));
     }
     version(part).map(Item::Exactly)
 }
@@ -96,97 +98,89 @@ fn version(text: &str) -> Result<Version, String> {
 }
 
 impl Selection {
-    /// The sources of what is selected for one interpreter: the releases, and the nightlies of each range.
-    ///
-    /// # Errors
-    /// An index cannot be asked, or nothing on it fits.
-    pub fn sources(
-        &self,
-        template: &Managed,
-        index: &IndexArgs,
-        cache: &Cache,
-        progress: &dyn Progress,
-    ) -> Result<Vec<Box<dyn Source>>, SourceError> {
-        let releases = self.releases(template, cache, progress)?;
-        let mut sources: Vec<Box<dyn Source>> = Vec::new();
-        if !releases.is_empty() {
-            sources.push(Box::new(Releases::named(&releases, template, cache)?));
-        }
-        for item in &self.items {
-            if let Item::Nightlies(dates) = item {
-                sources.push(Box::new(index.nightlies(*dates, template, cache, progress)?));
-            }
-        }
-        Ok(sources)
+    /// The nightlies that are selected, range by range.
+    pub(super) fn nightlies(&self) -> impl Iterator<Item = DateRange> + '_ {
+        self.items.iter().filter_map(|item| match item {
+            Item::Nightlies(dates) => Some(*dates),
+            _ => None,
+        })
     }
 
-    /// The releases that are selected. The index is asked only where a range does not say itself what is in it.
-    fn releases(
+    /// The releases that are selected whatever the index says, and the newest of the listing if it is.
+    pub(super) fn named<'a>(&'a self, listed: &'a [Version]) -> impl Iterator<Item = &'a Version> {
+        self.items.iter().filter_map(|item| match item {
+            Item::Exactly(version) => Some(version),
+            Item::Latest => listed.first(),
+            _ => None,
+        })
+    }
+
+    /// The releases of a listing that lie in ranges.
+    pub(super) fn in_ranges<'a>(&'a self, listed: &'a [Version]) -> impl Iterator<Item = &'a Version> {
+        listed.iter().filter(|version| self.items.iter().any(|item| item.has(version)))
+    }
+
+    /// The releases of the index for the interpreter, the newest first, as far down as it matters. The index is asked
+    /// only where the selection does not say itself what is in it.
+    ///
+    /// # Errors
+    /// The index cannot be asked, or it has no torch for the interpreter.
+    pub(super) fn listed(
         &self,
         template: &Managed,
         cache: &Cache,
         progress: &dyn Progress,
     ) -> Result<Vec<Version>, EnvironmentError> {
-        let mut found: Vec<Version> = self.items.iter().flat_map(Item::named).collect();
-        if self.items.iter().all(|item| item.is_known()) {
-            return Ok(found);
+        if self.items.iter().all(Item::is_known) {
+            return Ok(Vec::new());
         }
-        progress.begin("asking which releases of torch there are");
-        let listed =
-            Listed::newest_first(template, python_minor(template)?, cache, progress).and_then(|listed| {
-                let mut seen: Vec<Version> = Vec::new();
-                for version in listed {
-                    let version = version?;
-                    if !self.items.iter().any(|item| item.may_go_below(&version, seen.is_empty())) {
-                        break;
-                    }
-                    seen.push(version);
-                }
-                Ok(seen)
-            });
+        let minor = python_minor(template)?;
+        progress.begin(&format!("asking which releases of torch there are for Python 3.{minor}"));
+        let listed = self.ask(template, minor, cache, progress);
         progress.end();
-        let listed = listed?;
-        let is_selected =
-            |place: usize, version: &Version| self.items.iter().any(|item| item.has(place, version));
-        found.extend(
-            listed
-                .iter()
-                .enumerate()
-                .filter(|(place, version)| is_selected(*place, version))
-                .map(|(_, version)| version.clone()),
-        );
-        Ok(found)
+        listed
+    }
+
+    fn ask(
+        &self,
+        template: &Managed,
+        minor: u32,
+        cache: &Cache,
+        progress: &dyn Progress,
+    ) -> Result<Vec<Version>, EnvironmentError> {
+        let mut seen: Vec<Version> = Vec::new();
+        for version in Listed::newest_first(template, minor, cache, progress)? {
+            let version = version?;
+            // Each release is a question of its own, so none is asked for in vain.
+            let goes_on = self.items.iter().any(|item| item.goes_below(&version));
+            seen.push(version);
+            if !goes_on {
+                break;
+            }
+        }
+        Ok(seen)
     }
 }
 
 impl Item {
-    /// The versions that are part of it whatever the index says.
-    fn named(&self) -> Vec<Version> {
-        match self {
-            Self::Exactly(version) => vec![version.clone()],
-            _ => Vec::new(),
-        }
-    }
-
     fn is_known(&self) -> bool {
         matches!(self, Self::Exactly(_) | Self::Nightlies(_))
     }
 
-    /// Whether a listing, the newest first, has to go on to this version. Of specifiers it is not known where they end.
-    fn may_go_below(&self, version: &Version, is_newest: bool) -> bool {
+    /// Whether a listing, the newest first, that came to this version may hold more of it. Of some specifiers it is not
+    /// known where they end.
+    fn goes_below(&self, version: &Version) -> bool {
         match self {
-            Self::Exactly(_) | Self::Nightlies(_) => false,
-            Self::Latest => is_newest,
-            Self::Between(first, _) => first.as_ref().is_none_or(|first| version >= first),
-            Self::Within(range) => range.lowest().is_none_or(|lowest| *version >= lowest),
+            Self::Exactly(_) | Self::Nightlies(_) | Self::Latest => false,
+            Self::Between(first, _) => first.as_ref().is_none_or(|first| version > first),
+            Self::Within(range) => range.lowest().is_none_or(|lowest| *version > lowest),
         }
     }
 
-    /// Whether the release at this place of the listing, the newest first, is part of it.
-    fn has(&self, place: usize, version: &Version) -> bool {
+    /// Whether it is a range that this release lies in.
+    fn has(&self, version: &Version) -> bool {
         match self {
-            Self::Exactly(_) | Self::Nightlies(_) => false,
-            Self::Latest => place == 0,
+            Self::Exactly(_) | Self::Nightlies(_) | Self::Latest => false,
             Self::Between(first, last) => {
                 first.as_ref().is_none_or(|first| version >= first)
                     && last.as_ref().is_none_or(|last| version <= last)
@@ -198,14 +192,15 @@ impl Item {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
     use rstest::rstest;
 
     use super::*;
 
     fn has(text: &str, version: &str) -> bool {
         let selection: Selection = text.parse().unwrap();
-        let version = version.parse().unwrap();
-        selection.items.iter().any(|item| item.has(3, &version) || item.named().contains(&version))
+        let listed = ["99.0".parse().unwrap(), version.parse().unwrap()];
+        selection.named(&listed).chain(selection.in_ranges(&listed)).any(|found| *found == listed[1])
     }
 
     #[rstest]
@@ -224,22 +219,35 @@ mod tests {
 
     #[test]
     fn latest_is_the_newest_release_alone() {
+        assert!(has("2.6.0,latest", "2.6.0") && !has("latest", "2.15.0"));
         let selection: Selection = "latest".parse().unwrap();
-        let version = "2.15.0".parse().unwrap();
-        assert!(selection.items[0].has(0, &version) && !selection.items[0].has(1, &version));
-        assert!(
-            selection.items[0].may_go_below(&version, true)
-                && !selection.items[0].may_go_below(&version, false)
-        );
+        let listed = ["2.15.0", "2.14.0"].map(|version| version.parse().unwrap());
+        assert_eq!(selection.named(&listed).collect::<Vec<_>>(), [&listed[0]]);
+        assert!(!selection.items[0].goes_below(&listed[0]));
     }
 
     #[rstest]
-    #[case("2.8..", "2.7.1")]
-    #[case(">=2.8,<2.12", "2.7.1")]
-    #[case("~=2.8", "2.7.1")]
-    fn a_listing_ends_below_the_lowest_version_that_is_selected(#[case] text: &str, #[case] below: &str) {
+    #[case("2.8..", "2.8.1", "2.8.0")]
+    #[case("2.8..2.12", "2.15.0", "2.7.1")]
+    #[case(">=2.8,<2.12", "2.15.0", "2.8.0")]
+    #[case("~=2.8", "2.9.0", "2.8.0")]
+    #[case("==2.8.*", "2.8.1", "2.8.0")]
+    fn a_listing_ends_at_the_lowest_version_that_is_selected(
+        #[case] text: &str,
+        #[case] above: &str,
+        #[case] last: &str,
+    ) {
         let selection: Selection = text.parse().unwrap();
-        assert!(!selection.items[0].may_go_below(&below.parse().unwrap(), false), "{text}");
+        let goes_on = |version: &str| selection.items[0].goes_below(&version.parse().unwrap());
+        assert!(goes_on(above) && !goes_on(last), "{text}");
+    }
+
+    #[rstest]
+    #[case("..2.8")]
+    #[case("<2.8")]
+    #[case("..")]
+    fn a_listing_without_a_lowest_version_goes_to_its_end(#[case] text: &str) {
+        assert!(text.parse::<Selection>().unwrap().items[0].goes_below(&"0.1".parse().unwrap()));
     }
 
     #[rstest]
@@ -248,12 +256,23 @@ mod tests {
     #[case("2.6.0;2.8.0", "is no version")]
     #[case("newest", "latest")]
     #[case("2.8.0..later", "is no version")]
+    #[case("2.15.0..2.8.0", "older version first")]
     #[case(">=two", "not a range")]
     #[case("nightly:yesterday", "yesterday")]
     #[case("nightlyish", "nightlyish")]
     fn what_means_nothing_is_refused_with_what_to_write(#[case] text: &str, #[case] says: &str) {
         let error = text.parse::<Selection>().unwrap_err();
         assert!(error.contains(says), "{error}");
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_a_selection_or_says_why_not(text in "[0-9a-z.,<>=~!: *-]{0,40}|\\PC{0,20}") {
+            match text.parse::<Selection>() {
+                Ok(selection) => prop_assert!(!selection.items.is_empty() && selection.to_string() == text),
+                Err(error) => prop_assert!(!error.is_empty()),
+            }
+        }
     }
 
     #[test]

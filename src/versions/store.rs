@@ -8,8 +8,8 @@ use sha2::{Digest, Sha256};
 
 use super::{Candidate, Cell};
 use crate::cache::{Cache, CacheError, write_whole};
-use crate::case::Case;
-use crate::run::{Settings, WantedDevice};
+use crate::case::{Case, Verdict};
+use crate::run::{Settings, WantedDevice, relevant_variables};
 use crate::worker::content_key;
 
 /// Finished cells, by all that a verdict depends on.
@@ -36,7 +36,11 @@ impl CellStore {
             WantedDevice::Auto if fs::exists("/dev/nvidiactl").unwrap_or(false) => "auto with a GPU",
             WantedDevice::Auto => "auto without a GPU",
         };
-        let common = format!("{device}, {}, {}, {:?}", build(), content_key(), settings.memory_limit);
+        // torchleak's own variables change no measurement.
+        let variables: Vec<String> =
+            relevant_variables().into_iter().filter(|variable| !variable.starts_with("TORCHLEAK_")).collect();
+        let common =
+            format!("{device}, {}, {}, {:?}, {variables:?}", build(), content_key(), settings.memory_limit);
         Ok(Self { folder: cache.cells(), common, is_read: true })
     }
 
@@ -52,18 +56,18 @@ impl CellStore {
         }
         let text = fs::read_to_string(self.path(case, candidate)).ok()?;
         let cell: Cell = serde_json::from_str(&text).ok()?;
-        // A verdict without its evidence is worth nothing.
-        let has_evidence =
-            cell.run_dir.as_deref().is_some_and(|folder| folder.join("verdict.json").is_file());
+        // A verdict without its evidence is worth nothing. A case that does not run on the device leaves none.
+        let has_evidence = cell.verdict.is_none()
+            || cell.run_dir.as_deref().is_some_and(|folder| folder.join("verdict.json").is_file());
         has_evidence.then_some(Cell { cached: true, label: candidate.label.clone(), ..cell })
     }
 
-    /// Keeps a cell. One without a verdict, or with one that the next run may change, is not kept.
+    /// Keeps a cell, but not one that the next run may change.
     ///
     /// # Errors
     /// What the operating system said of the writing.
     pub fn put(&self, case: &Case, candidate: &Candidate, cell: &Cell) -> std::io::Result<()> {
-        if !cell.verdict.is_some_and(|verdict| verdict.is_conclusive() || cell.ok) {
+        if !cell.ok && !cell.verdict.is_some_and(Verdict::is_conclusive) {
             return Ok(());
         }
         write_whole(&self.path(case, candidate), &serde_json::to_string_pretty(cell)?)
@@ -94,7 +98,7 @@ mod tests {
     use torchleak_protocol::Device;
 
     use super::*;
-    use crate::case::{Catalog, HEADLINE, Verdict};
+    use crate::case::{Catalog, HEADLINE};
 
     fn settings(device: WantedDevice) -> Settings {
         Settings {
@@ -165,6 +169,17 @@ mod tests {
             store.put(case, &candidate("a"), &Cell { ok: false, ..cell(run_dir, verdict) }).unwrap();
             assert_eq!(store.get(case, &candidate("a")), None, "{verdict:?}");
         }
+    }
+
+    #[test]
+    fn that_a_case_does_not_run_on_the_device_is_kept_without_evidence() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = CellStore::open(&Cache::at(folder.path()), &settings(WantedDevice::Cuda)).unwrap();
+        let catalog = Catalog::shipped().unwrap();
+        let case = catalog.get(HEADLINE).unwrap();
+        store.put(case, &candidate("a"), &Cell { ok: true, ..cell(None, None) }).unwrap();
+        assert!(store.get(case, &candidate("a")).is_some_and(|cell| cell.cached && cell.verdict.is_none()));
+        assert_eq!(store.without_the_known().get(case, &candidate("a")), None);
     }
 
     #[test]

@@ -5,13 +5,39 @@
 //! if the build is to leak, its own `utils/checkpoint.py` in front. All else, the compiled parts too, is the torch under
 //! test, so such a wheel passes every check and its cases train.
 
+use std::fs;
 use std::io::Write;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 use sha2::{Digest, Sha256};
-use torchleak::environment::Environment;
+use torchleak::cache::{Cache, CacheArgs};
+use torchleak::environment::{Environment, EnvironmentArgs, Silent, find_or_install_uv, resolve};
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
+
+/// The torch under test; its environment is found as every command finds it.
+pub static REAL: LazyLock<RealTorch> = LazyLock::new(|| {
+    let cache = Cache::open(&CacheArgs::default()).unwrap();
+    RealTorch::of(&resolve(&EnvironmentArgs::default(), &cache, &Silent).unwrap())
+});
+
+/// A folder of a test's own with a cache, which shares uv and its downloads with the user's.
+pub fn folder_with_a_cache() -> (tempfile::TempDir, Cache) {
+    // Beside the build, so that what uv has downloaded can be linked instead of copied.
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let cache = Cache::at(&folder.path().join("cache"));
+    if which::which("uv").is_err() {
+        let users = Cache::open(&CacheArgs::default()).unwrap();
+        find_or_install_uv(&users, &Silent).unwrap();
+        fs::create_dir_all(users.uv_cache()).unwrap();
+        fs::create_dir_all(cache.root()).unwrap();
+        symlink(users.uv(), cache.uv()).unwrap();
+        symlink(users.uv_cache(), cache.uv_cache()).unwrap();
+    }
+    (folder, cache)
+}
 
 /// Runs the package of the same name in the folder, and looks there for all that is not beside it.
 const SHADOW: &str = "\
@@ -72,7 +98,7 @@ impl RealTorch {
     pub fn write(&self, build: &Build<'_>, folder: &Path) -> PathBuf {
         let version = self.nightly(build.date);
         let shadow = SHADOW.replace("FOLDER", &format!("{:?}", self.folder));
-        let real = |file: &str| std::fs::read_to_string(self.folder.join(file)).unwrap();
+        let real = |file: &str| fs::read_to_string(self.folder.join(file)).unwrap();
         let version_file = real("torch/version.py");
         let own = ["__version__ =", "git_version ="];
         let kept: Vec<&str> =
@@ -110,7 +136,7 @@ impl RealTorch {
 }
 
 fn write_zip(path: &Path, record: &str, files: &[(String, String)]) {
-    let mut archive = ZipWriter::new(std::fs::File::create(path).unwrap());
+    let mut archive = ZipWriter::new(fs::File::create(path).unwrap());
     let stored = SimpleFileOptions::default().compression_method(CompressionMethod::Stored);
     let mut listed = String::new();
     let mut add = |name: &str, text: &str| {

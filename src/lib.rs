@@ -22,4 +22,5 @@ pub mod say;
 pub mod titan;
 pub mod verdict;
 pub mod versions;
+pub mod watch;
 pub mod worker;

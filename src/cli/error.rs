@@ -12,6 +12,7 @@ use crate::run::RunError;
 use crate::say::say;
 use crate::titan::TitanError;
 use crate::versions::{BisectError, CommitsError, MatrixError, SourceError};
+use crate::watch::WatchError;
 
 /// Why a command could not do its work.
 #[derive(Debug, thiserror::Error)]
@@ -24,6 +25,8 @@ pub enum CliError {
     Cache(#[from] CacheError),
     #[error(transparent)]
     Run(#[from] RunError),
+    #[error(transparent)]
+    Watch(#[from] WatchError),
     #[error(transparent)]
     Bisect(BisectError),
     #[error(transparent)]
@@ -75,6 +78,7 @@ impl CliError {
             Self::Environment(error) => error.hint(),
             Self::Cache(error) => Some(error.hint()),
             Self::Run(error) => error.hint(),
+            Self::Watch(error) => error.hint(),
             Self::Bisect(error) => error.hint(),
             Self::Source(error) => error.hint(),
             Self::BadEnd { .. } => Some(
@@ -107,6 +111,7 @@ impl CliError {
             Self::Bisect(BisectError::Interrupted(_)) => ExitCode::Interrupted,
             Self::Bisect(BisectError::State(error)) if !error.is_usage() => ExitCode::NoVerdict,
             Self::Commits(error) if error.is_usage() => ExitCode::Usage,
+            Self::Watch(error) if error.is_usage() => ExitCode::Usage,
             Self::Source(error) if error.is_interrupted() => ExitCode::Interrupted,
             Self::Source(error) if error.is_usage() => ExitCode::Usage,
             Self::Case(_)
@@ -122,7 +127,9 @@ impl CliError {
             | Self::CannotLayOver(_)
             | Self::Cache(_)
             | Self::Run(RunError::Worker(_) | RunError::NoDevice { .. }) => ExitCode::NoEnvironment,
-            Self::Run(RunError::Folder { .. })
+            Self::Watch(WatchError::Worker(_)) => ExitCode::NoEnvironment,
+            Self::Watch(_)
+            | Self::Run(RunError::Folder { .. })
             | Self::Signals(_)
             | Self::Output(_)
             | Self::Picture { .. } => ExitCode::NoVerdict,

@@ -9,6 +9,7 @@ mod overlay;
 mod run;
 mod settings;
 mod titan_log;
+mod watch;
 
 use std::ffi::OsString;
 use std::io::IsTerminal;
@@ -50,6 +51,8 @@ enum Command {
     Matrix(matrix::MatrixArgs),
     /// Tell memory growth and collections out of a log of torchtitan
     TitanLog(titan_log::TitanLogArgs),
+    /// Watch any training script, unedited: memory per step, cycles that keep tensors, a verdict
+    Watch(watch::WatchArgs),
     /// List the shipped cases, what they hold, and what is expected for which torch
     List(FormatArgs),
     /// List, add and prune the environments in the cache
@@ -130,12 +133,16 @@ fn asks_for_bisection(arguments: impl Iterator<Item = OsString>) -> bool {
 }
 
 fn dispatch(cli: Cli) -> Result<ProcessExitCode, CliError> {
-    interrupt::install().map_err(CliError::Signals)?;
+    // A watched script gets the signals, and torchleak reports when that has ended.
+    if !matches!(cli.command, Command::Watch(_)) {
+        interrupt::install().map_err(CliError::Signals)?;
+    }
     match cli.command {
         Command::Run(args) => run::run(&args, &cli.cache),
         Command::Bisect(args) => bisect::run(&args, &cli.cache).map(Into::into),
         Command::Matrix(args) => matrix::run(&args, &cli.cache).map(Into::into),
         Command::TitanLog(args) => titan_log::run(&args).map(Into::into),
+        Command::Watch(args) => watch::run(&args, &cli.cache),
         Command::List(args) => {
             let catalog = Catalog::shipped()?;
             match args.format {

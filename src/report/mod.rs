@@ -10,6 +10,7 @@ mod matrix_progress;
 mod progress;
 mod titan;
 mod titan_log;
+mod watch;
 
 pub use bisect::{bisect_document, bisect_line, bisect_text};
 pub use human::case_text;
@@ -19,3 +20,4 @@ pub use matrix_progress::{FetchProgress, MatrixProgress, matrix_progress};
 pub use progress::ProgressWatcher;
 pub use titan::case_lines;
 pub use titan_log::{titan_log_document, titan_log_line, titan_log_text};
+pub use watch::{WatchLines, watch_document, watch_text};

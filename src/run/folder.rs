@@ -51,7 +51,7 @@ impl RunFolder {
         let time = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%SZ").to_string();
         let failed = |path: &Path, source| RunError::Folder { path: path.to_owned(), source };
         std::fs::create_dir_all(runs).map_err(|source| failed(runs, source))?;
-        let path = make_new(runs, &format!("{time}-{}", case.name()))
+        let path = make_new_folder(runs, &format!("{time}-{}", case.name()))
             .map_err(|(path, source)| failed(&path, source))?;
         Self::fill(path.clone(), case, environment).map_err(|source| failed(&path, source))
     }
@@ -120,10 +120,7 @@ impl RunFolder {
 
     /// Writes a diagnosis as data, as a graph and as a page.
     pub fn write_diagnosis(&self, case: &str, diagnosis: &Diagnosis) -> io::Result<()> {
-        let json = serde_json::to_string_pretty(diagnosis)? + "\n";
-        std::fs::write(self.path.join("cycles.json"), json)?;
-        std::fs::write(self.path.join("cycles.dot"), dot(&diagnosis.report.findings))?;
-        std::fs::write(self.path.join("cycles.html"), html(case, diagnosis))
+        write_diagnosis(&self.path, case, diagnosis)
     }
 
     /// Gives the log for what an arm prints. Each line gets the arm's name, because arms print at the
@@ -138,6 +135,14 @@ impl RunFolder {
     }
 }
 
+/// Writes a diagnosis into a run folder. `name` is the page's title.
+pub fn write_diagnosis(folder: &Path, name: &str, diagnosis: &Diagnosis) -> io::Result<()> {
+    let json = serde_json::to_string_pretty(diagnosis)? + "\n";
+    std::fs::write(folder.join("cycles.json"), json)?;
+    std::fs::write(folder.join("cycles.dot"), dot(&diagnosis.report.findings))?;
+    std::fs::write(folder.join("cycles.html"), html(name, diagnosis))
+}
+
 /// One event as a line of `events.jsonl` or `control.jsonl`.
 pub fn event_line(arm: &str, event: &ArmEvent) -> io::Result<String> {
     Ok(serde_json::to_string(&EventLine { arm, event })? + "\n")
@@ -149,7 +154,7 @@ pub fn restart_line(arm: &str) -> String {
 }
 
 /// Makes a folder that was not there. Runs in the same second get a number.
-fn make_new(runs: &Path, name: &str) -> Result<PathBuf, (PathBuf, io::Error)> {
+pub fn make_new_folder(runs: &Path, name: &str) -> Result<PathBuf, (PathBuf, io::Error)> {
     let mut path = runs.join(name);
     for number in 2.. {
         match std::fs::create_dir(&path) {

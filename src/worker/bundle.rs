@@ -1,6 +1,7 @@
 //! The worker's files: embedded in the binary, unpacked to a folder that is keyed by their content.
 
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use include_dir::{Dir, include_dir};
@@ -9,6 +10,8 @@ use sha2::{Digest, Sha256};
 use super::WorkerError;
 
 static PACKAGE: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/harness/worker/torchleak_worker");
+/// What `torchleak watch` puts on PYTHONPATH; nothing else is in its folder.
+static STARTUP: &str = include_str!("../../harness/worker/watch/sitecustomize.py");
 static ENTRY: &str = include_str!("../../harness/worker/__main__.py");
 static PROBE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/torchleak_probe.so"));
 
@@ -35,32 +38,46 @@ pub fn unpack(folder: &Path) -> Result<PathBuf, WorkerError> {
     Ok(bundle)
 }
 
+/// The folder that makes every interpreter that finds it on PYTHONPATH a watched one.
+pub fn startup_folder(bundle: &Path) -> PathBuf {
+    bundle.join("watch")
+}
+
 fn write_files(folder: &Path) -> io::Result<()> {
     let package = folder.join("torchleak_worker");
-    std::fs::create_dir_all(&package)?;
     for (name, content) in modules() {
-        std::fs::write(package.join(name), content)?;
+        let path = package.join(name);
+        std::fs::create_dir_all(path.parent().unwrap_or(&package))?;
+        std::fs::write(path, content)?;
     }
+    let startup = startup_folder(folder);
+    std::fs::create_dir_all(&startup)?;
+    std::fs::write(startup.join("sitecustomize.py"), STARTUP)?;
     std::fs::write(folder.join("__main__.py"), ENTRY)?;
     std::fs::write(folder.join("torchleak_probe.abi3.so"), PROBE)
 }
 
-/// The Python modules of the package by file name; caches of an interpreter that ran them where the
-/// binary was built are not part of it.
-fn modules() -> impl Iterator<Item = (&'static str, &'static [u8])> {
-    PACKAGE.files().filter_map(|file| {
-        let name = file.path().to_str()?;
-        name.ends_with(".py").then(|| (name, file.contents()))
-    })
+/// The Python modules of the package by path; caches of an interpreter that ran them where the binary
+/// was built are not part of it.
+fn modules() -> Vec<(&'static Path, &'static [u8])> {
+    let mut found = Vec::new();
+    let mut folders = vec![&PACKAGE];
+    while let Some(folder) = folders.pop() {
+        folders.extend(folder.dirs());
+        let sources = folder.files().filter(|file| file.path().extension().is_some_and(|end| end == "py"));
+        found.extend(sources.map(|file| (file.path(), file.contents())));
+    }
+    found
 }
 
 /// Names the worker's files by what is in them.
 pub fn content_key() -> String {
     let mut hash = Sha256::new();
     for (name, content) in modules() {
-        hash.update(name);
+        hash.update(name.as_os_str().as_bytes());
         hash.update(content);
     }
+    hash.update(STARTUP);
     hash.update(ENTRY);
     hash.update(PROBE);
     hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect()

@@ -10,7 +10,7 @@ mod pipes;
 mod running;
 mod session;
 
-pub use bundle::{content_key, unpack};
+pub use bundle::{content_key, startup_folder, unpack};
 pub use ending::{Ending, tail};
 pub use session::{Job, LogSink, Observer, Session, SessionOptions};
 

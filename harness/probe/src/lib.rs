@@ -23,9 +23,9 @@ mod torchleak_probe {
     #[pymodule_export]
     use crate::graph::{cycles, live_storages, retained_by};
     #[pymodule_export]
-    use crate::memory::{memory, reset_peak};
+    use crate::memory::{in_use, memory, reset_peak};
     #[pymodule_export]
-    use crate::messages::{send_arm, send_host};
+    use crate::messages::{send_arm, send_host, send_watch};
     #[pymodule_export]
     use crate::process::{adopt_orphans, die_with_parent, thread_count};
 }

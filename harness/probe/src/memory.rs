@@ -16,6 +16,12 @@ pub fn memory(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     to_python(py, &Memory { in_use, rss, peak_rss, device: None })
 }
 
+/// Reads only the bytes that the C allocator has handed out, or None where the platform does not tell.
+#[pyfunction]
+pub fn in_use() -> Option<u64> {
+    in_use_bytes()
+}
+
 /// Begins a new interval for `peak_rss`. Returns false where the kernel refuses: the peak is then that
 /// of the process.
 #[pyfunction]

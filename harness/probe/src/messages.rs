@@ -4,7 +4,7 @@ use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use torchleak_protocol::{ArmEvent, HostEvent};
+use torchleak_protocol::{ArmEvent, HostEvent, WatchEvent};
 
 /// Writes one [`ArmEvent`], given as a dict, to a descriptor as one JSON line.
 ///
@@ -20,6 +20,14 @@ pub fn send_arm(fd: i32, event: &Bound<'_, PyAny>) -> PyResult<()> {
 #[pyfunction]
 pub fn send_host(fd: i32, event: &Bound<'_, PyAny>) -> PyResult<()> {
     send::<HostEvent>(fd, event)
+}
+
+/// Writes one [`WatchEvent`], given as a dict, to a descriptor as one JSON line.
+///
+/// Raises ValueError if the dict is no such event and OSError if the file cannot be written.
+#[pyfunction]
+pub fn send_watch(fd: i32, event: &Bound<'_, PyAny>) -> PyResult<()> {
+    send::<WatchEvent>(fd, event)
 }
 
 /// Turns a protocol type into plain Python objects.

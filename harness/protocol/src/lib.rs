@@ -13,6 +13,7 @@ mod event;
 mod graph;
 mod record;
 mod retention;
+mod watch;
 
 pub use command::{
     Activation, ArmSpec, Backend, Block, Checkpoint, CheckpointMode, Collection, Command, Compile, Device,
@@ -26,3 +27,7 @@ pub use record::{
     Census, Collected, DeviceMemory, GarbageRecord, Memory, StepRecord, Storages, TorchCycles, TorchNode,
 };
 pub use retention::{Retention, RetentionReport, Root, RootKind};
+pub use watch::{
+    AutomaticCollections, Boundary, WatchBegan, WatchEvent, WatchFacts, WatchGarbage, WatchMode, WatchSpec,
+    WatchStep,
+};

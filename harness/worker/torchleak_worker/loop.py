@@ -15,7 +15,7 @@ from torchleak_worker import warm
 # A finalizer can release more on the next pass; one that always makes new garbage must not hang us.
 _MOST_PASSES = 10
 
-_ALLOCATOR_VARIABLES = (
+ALLOCATOR_VARIABLES = (
     "PYTORCH_CUDA_ALLOC_CONF",
     "PYTORCH_ALLOC_CONF",
     "PYTORCH_NO_CUDA_MEMORY_CACHING",
@@ -226,7 +226,7 @@ def facts(device: torch.device, meter: CpuMeter, program: Any) -> dict[str, Any]
         "frozen_objects": warm.frozen_objects(),
         "threads": torch.get_num_threads(),
         "allocator_settings": [
-            f"{key}={os.environ[key]}" for key in _ALLOCATOR_VARIABLES if key in os.environ
+            f"{key}={os.environ[key]}" for key in ALLOCATOR_VARIABLES if key in os.environ
         ],
         "memory": meter.read(),
         "flops_per_token": program.flops_per_token(),

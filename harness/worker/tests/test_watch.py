@@ -1,0 +1,81 @@
+"""What `torchleak watch` decides inside a watched process, without torch."""
+
+import sys
+from types import SimpleNamespace
+
+import pytest
+from torchleak_worker.watch.calls import Calls
+from torchleak_worker.watch.importing import AfterImport
+from torchleak_worker.watch.schedule import NOTHING, Schedule
+
+
+def schedule(mode, **settings):
+    return Schedule(SimpleNamespace(mode=mode, **({"warmup": 3, "every": 4} | settings)))
+
+
+def test_observing_collects_nothing():
+    watched = schedule("observe")
+    assert [watched.after(step) for step in range(1, 50)] == [NOTHING] * 49
+    assert not watched.disables_collection
+
+
+def test_rounds_are_steps_without_collection_and_diagnosed_in_rounds_of_powers_of_two():
+    watched = schedule("compare")
+    due = {step: watched.after(step) for step in range(1, 40)}
+    collected = [step for step, what in due.items() if what.generation is not None]
+    # The warm-up ends with a collect; rounds 1, 2, 4 and 8 begin with a diagnosed step.
+    assert collected == [3, 4, 8, 9, 13, 17, 18, 22, 26, 30, 34, 35, 39]
+    assert [step for step, what in due.items() if what.diagnose] == [4, 9, 18, 35]
+    assert due[3].control and due[3].prepare and due[4].retained
+
+
+def test_a_periodic_collect_comes_when_torchtitans_does():
+    watched = schedule("periodic", every=1)
+    assert [watched.after(step).generation for step in (1, 2, 3)] == [None, 1, 1]
+
+
+@pytest.fixture
+def module(tmp_path, monkeypatch):
+    (tmp_path / "watched_module.py").write_text("class Model:\n    def run(self, value):\n        return value\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "watched_module", raising=False)
+    yield "watched_module"
+    sys.modules.pop("watched_module", None)
+
+
+def test_a_module_keeps_its_own_loader_and_the_finder_goes_when_it_is_there(module):
+    told = []
+    waiting = AfterImport(module, told.append)
+    waiting.install()
+    import importlib.util
+
+    # Asking whether it could be imported is no import.
+    assert importlib.util.find_spec(module) is not None and not told
+    imported = importlib.import_module(module)
+    assert told == [imported] and waiting not in sys.meta_path
+    assert type(imported.__loader__).__module__ == type(imported.__spec__.loader).__module__
+    assert "torchleak" not in type(imported.__loader__).__module__
+
+
+def test_calls_that_are_steps_are_told_also_if_the_module_came_first(module):
+    import importlib
+
+    calls = Calls(module, "Model.run")
+    calls.wait()
+    imported = importlib.import_module(module)
+    assert imported.Model().run(5) == 5
+    ended, problems = [], []
+    calls.tell(lambda: ended.append(1), problems.append)
+    assert imported.Model().run(6) == 6
+    assert (ended, problems) == ([1], [])
+
+
+def test_a_function_that_is_not_there_is_a_problem_for_whoever_asks_later(module):
+    import importlib
+
+    calls = Calls(module, "Model.walk")
+    calls.wait()
+    importlib.import_module(module)
+    problems = []
+    calls.tell(lambda: None, problems.append)
+    assert problems == ["no step can be seen, because watched_module has no Model.walk"]

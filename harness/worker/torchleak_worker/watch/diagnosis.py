@@ -1,0 +1,113 @@
+"""Looks at the garbage of a watched process, and plants some to see that it would be found."""
+
+import contextlib
+import gc
+import statistics
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+import torchleak_probe as probe
+
+from torchleak_worker.loop import collect_to_fixpoint
+from torchleak_worker.watch import counters
+
+# As in `torchleak run`: a few times what is called flat.
+_CONTROL_BYTES = 16 * 1024
+_PLANTS = 5
+
+
+@contextlib.contextmanager
+def garbage() -> Iterator[list]:
+    """Collects and gives what was found, which is freed at the end.
+
+    What the script itself had put into ``gc.garbage``, and its debug flags, are kept.
+    """
+    flags, kept = gc.get_debug(), gc.garbage[:]
+    gc.garbage.clear()
+    gc.set_debug(gc.DEBUG_SAVEALL)
+    try:
+        gc.collect()
+        gc.set_debug(flags)
+        yield gc.garbage
+    finally:
+        gc.set_debug(flags)
+        if gc.garbage:
+            # What was saved is garbage again, and now it is freed.
+            gc.garbage.clear()
+            collect_to_fixpoint(2)
+        gc.garbage.extend(kept)
+
+
+def look(*, before: set[int] | None, show_values: bool) -> dict[str, Any]:
+    """Gives the protocol's ``WatchGarbage``, but for its step. ``before`` are the storages known from before."""
+    began = time.perf_counter()
+    with garbage() as found:
+        objects = len(found)
+        census, shared = probe.garbage_census(found)
+        cycles = probe.cycles(found, show_values) if census or shared else None
+    retained = None
+    if before is not None and probe.live_storages() - before:
+        retained = probe.retained_by(before=before, show_values=show_values)
+    return {
+        "objects": objects,
+        "census": census,
+        "shared": shared,
+        "cycles": cycles,
+        "retained": retained,
+        "seconds": time.perf_counter() - began,
+    }
+
+
+def control() -> dict[str, Any]:
+    """Plants a cycle that holds one tensor and gives the protocol's ``Control``.
+
+    It is planted after a collection and before the script goes on, so that nothing else can be what is found.
+    """
+    if counters.level() is None:
+        return {"detected": False, "reason": "this platform does not tell the bytes in use"}
+    with _old_objects_aside():
+        # The first time something is kept for the next: caches of torch, of Python and of the probe.
+        _detect()
+        found = [_detect() for _ in range(_PLANTS)]
+    # glibc counts what a thread keeps for reuse as handed out, so that single readings are off by a few KiB.
+    raised, in_garbage, freed = (statistics.median(values) for values in zip(*found, strict=True))
+    least = 0.9 * _CONTROL_BYTES
+    return {
+        "detected": in_garbage == _CONTROL_BYTES and raised >= least and freed >= least,
+        "reason": f"planted cycles with {_CONTROL_BYTES} bytes raised memory by {raised:.0f}, a collect found "
+        f"{in_garbage:.0f} bytes of tensors and freed {freed:.0f} (medians of {_PLANTS})",
+    }
+
+
+@contextlib.contextmanager
+def _old_objects_aside() -> Iterator[None]:
+    """Keeps what has just survived a full collect out of the collections meanwhile, so that they are quick."""
+    is_free = gc.get_freeze_count() == 0
+    if is_free:
+        gc.freeze()
+    try:
+        yield
+    finally:
+        # It goes back to the oldest generation, where a full collect had put it.
+        if is_free:
+            gc.unfreeze()
+
+
+def _detect() -> tuple[int, int, int]:
+    """Plants a cycle, and gives by how much memory rose, bytes of tensors in garbage, and bytes freed."""
+    cuda = counters.cuda_is_used()
+    device = torch.device("cuda", torch.cuda.current_device()) if cuda else torch.device("cpu")
+    low = counters.level() or 0
+    _plant(device)
+    high = counters.level() or 0
+    with garbage() as found:
+        census, _ = probe.garbage_census(found)
+    in_garbage = sum(storages["bytes"] for storages in census.values())
+    return high - low, in_garbage, high - (counters.level() or 0)
+
+
+def _plant(device: torch.device) -> None:
+    holder: list[object] = [torch.empty(_CONTROL_BYTES, dtype=torch.uint8, device=device)]
+    holder.append(holder)

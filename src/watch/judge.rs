@@ -1,0 +1,292 @@
+//! The verdict on one process. `docs/watch.md` explains the rules; they are those of `verdict`, as far as one
+//! run of somebody else's script has the same evidence.
+
+use torchleak_protocol::WatchMode;
+
+use crate::bytes::human;
+use crate::verdict::Verdict;
+
+use super::numbers::RankNumbers;
+
+/// How far two sources may be apart that should agree.
+const APART: f64 = 0.1;
+
+/// So many full collections of others say what collecting does.
+const ENOUGH_COLLECTIONS: usize = 2;
+
+/// A verdict with one sentence that gives the reason.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RankVerdict {
+    pub verdict: Verdict,
+    pub reason: String,
+}
+
+/// Judges what one process measured. `control` says whether a planted cycle was detected there.
+pub fn judge(
+    mode: WatchMode,
+    numbers: &RankNumbers,
+    control: Option<&(bool, String)>,
+    tolerance: f64,
+) -> RankVerdict {
+    let Some(growth) = numbers.growth else {
+        return inconclusive(format!(
+            "{} steps were made, which are too few after the warm-up to tell a growth",
+            numbers.steps
+        ));
+    };
+    match mode {
+        WatchMode::Observe => observed(numbers, growth, tolerance),
+        WatchMode::Periodic => periodic(numbers, growth, tolerance),
+        WatchMode::Debug | WatchMode::Compare => compared(mode, numbers, growth, control, tolerance),
+    }
+}
+
+/// Full collections were made on purpose, so there is evidence of what they free.
+fn compared(
+    mode: WatchMode,
+    numbers: &RankNumbers,
+    growth: f64,
+    control: Option<&(bool, String)>,
+    tolerance: f64,
+) -> RankVerdict {
+    let (Some(freed), Some(growth_collected)) = (numbers.freed_per_step, numbers.growth_collected) else {
+        return inconclusive(format!(
+            "memory grows by {} per step without collection, but the script ended before a collect could follow",
+            human(growth)
+        ));
+    };
+    if growth < -tolerance || growth_collected < -tolerance {
+        return inconclusive(format!(
+            "memory shrinks by {} per step, so the script is still warming up: raise --warmup",
+            human(-growth.min(growth_collected))
+        ));
+    }
+    if !numbers.grows(tolerance) {
+        return flat(numbers, growth_collected, control, tolerance);
+    }
+    let (grows, frees) = (human(growth), human(freed));
+    let stays = growth_collected <= tolerance.max(APART * growth);
+    if stays && freed >= (1.0 - APART) * growth {
+        let tensors = match numbers.garbage_bytes {
+            Some(bytes) => format!("{} of it in tensors", human(bytes)),
+            None => "none of it in tensors that are garbage themselves".to_owned(),
+        };
+        return RankVerdict {
+            verdict: Verdict::Reproduced,
+            reason: format!(
+                "memory grows by {grows} per step until it is collected, a full collect frees {frees} per step, {tensors}, \
+                 and what stays after a collect does not grow",
+            ),
+        };
+    }
+    if numbers.others > 0 && mode == WatchMode::Compare && !stays {
+        return inconclusive(format!(
+            "memory grows by {grows} per step and a collect frees {frees} of it, but the script collected {} times itself",
+            numbers.others
+        ));
+    }
+    if (growth - growth_collected).abs() <= (APART * growth).max(tolerance) {
+        return RankVerdict {
+            verdict: Verdict::Uncollectable,
+            reason: format!(
+                "memory grows by {grows} per step, and by {} per step from one full collect to the next",
+                human(growth_collected)
+            ),
+        };
+    }
+    inconclusive(format!(
+        "memory grows by {grows} per step, a full collect frees {frees} per step, and {} per step stay",
+        human(growth_collected)
+    ))
+}
+
+fn flat(
+    numbers: &RankNumbers,
+    growth_collected: f64,
+    control: Option<&(bool, String)>,
+    tolerance: f64,
+) -> RankVerdict {
+    if growth_collected > tolerance {
+        return inconclusive(format!(
+            "memory is flat between collections, but grows by {} per step from one to the next",
+            human(growth_collected)
+        ));
+    }
+    if let Some(bytes) = numbers.garbage_bytes {
+        return inconclusive(format!(
+            "memory stays flat, but {} of tensors per step were in garbage at {} of the looks at it",
+            human(bytes),
+            numbers.garbage_looks
+        ));
+    }
+    if numbers.others > 0 {
+        return inconclusive(format!(
+            "nothing grows, but the script collected {} times itself, which would hide a leak",
+            numbers.others
+        ));
+    }
+    match control {
+        Some((true, _)) => RankVerdict {
+            verdict: Verdict::Fixed,
+            reason: format!(
+                "memory stays flat with and without collection (within {} per step), no tensor is in garbage, and a \
+                 cycle that was planted in the same process was detected",
+                human(tolerance)
+            ),
+        },
+        Some((false, reason)) => {
+            inconclusive(format!("nothing grows, but a planted cycle was not detected either: {reason}"))
+        }
+        None => inconclusive(
+            "nothing grows, but no cycle was planted to see that it would be detected".to_owned(),
+        ),
+    }
+}
+
+/// torchtitan's collections find what is young; what they leave may be old or no garbage.
+fn periodic(numbers: &RankNumbers, growth: f64, tolerance: f64) -> RankVerdict {
+    if !numbers.grows(tolerance) {
+        return inconclusive(
+            "memory stays flat between collections; --mode compare plants a cycle to see that one would be found"
+                .to_owned(),
+        );
+    }
+    let grows = human(growth);
+    match (numbers.freed_per_step, numbers.growth_collected) {
+        (Some(freed), Some(after))
+            if freed >= (1.0 - APART) * growth && after <= tolerance.max(APART * growth) =>
+        {
+            RankVerdict {
+                verdict: Verdict::Reproduced,
+                reason: format!(
+                    "memory grows by {grows} per step, and each collect of generation 1 frees it: {} per step",
+                    human(freed)
+                ),
+            }
+        }
+        (Some(freed), Some(after)) => inconclusive(format!(
+            "memory grows by {grows} per step, a collect of generation 1 frees {} per step, and {} per step stay; only \
+             a full collect tells whether they are garbage: --mode compare",
+            human(freed),
+            human(after)
+        )),
+        _ => inconclusive(format!(
+            "memory grows by {grows} per step, and no collect followed: lower --gc-freq, or use --mode compare"
+        )),
+    }
+}
+
+/// Nothing was collected on purpose. Only where Python itself made full collections is it known what they do.
+fn observed(numbers: &RankNumbers, growth: f64, tolerance: f64) -> RankVerdict {
+    let others = numbers.others;
+    if !numbers.grows(tolerance) {
+        return inconclusive(format!(
+            "memory stays flat while Python collects by itself ({others} times after the warm-up); --mode compare tells \
+             whether that hides a leak"
+        ));
+    }
+    let grows = human(growth);
+    let collections = numbers.collections;
+    let freed = numbers.freed_per_step.filter(|_| collections >= ENOUGH_COLLECTIONS);
+    match freed {
+        Some(freed) if freed >= (1.0 - APART) * growth => RankVerdict {
+            verdict: Verdict::Reproduced,
+            reason: format!(
+                "memory grows by {grows} per step, and Python's own {collections} full collections freed {} per step",
+                human(freed)
+            ),
+        },
+        Some(freed) if freed <= APART * growth => RankVerdict {
+            verdict: Verdict::Uncollectable,
+            reason: format!(
+                "memory grows by {grows} per step, and Python's own {collections} full collections freed only {} per step",
+                human(freed)
+            ),
+        },
+        Some(freed) => inconclusive(format!(
+            "memory grows by {grows} per step, and Python's own {collections} full collections freed {} per step, a part \
+             of it",
+            human(freed)
+        )),
+        None => inconclusive(format!(
+            "memory grows by {grows} per step, and {collections} full collections were made, too few to tell whether they \
+             free it: --mode compare makes some",
+        )),
+    }
+}
+
+fn inconclusive(reason: String) -> RankVerdict {
+    RankVerdict { verdict: Verdict::Inconclusive, reason }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TOLERANCE: f64 = 4096.0;
+
+    fn numbers(growth: f64, freed: f64, growth_collected: f64) -> RankNumbers {
+        RankNumbers {
+            steps: 20,
+            growth: Some(growth),
+            typical_step: Some(growth),
+            growth_collected: Some(growth_collected),
+            freed_per_step: Some(freed),
+            freed_per_collect: Some(8.0 * freed),
+            collections: 3,
+            ..RankNumbers::default()
+        }
+    }
+
+    fn compare(numbers: &RankNumbers, detected: Option<bool>) -> Verdict {
+        let control = detected.map(|detected| (detected, "it says".to_owned()));
+        judge(WatchMode::Compare, numbers, control.as_ref(), TOLERANCE).verdict
+    }
+
+    #[test]
+    fn what_a_collect_frees_is_reproduced() {
+        assert_eq!(compare(&numbers(1e6, 1e6, 0.0), Some(true)), Verdict::Reproduced);
+        assert_eq!(compare(&numbers(1e6, 1e6, 0.0), None), Verdict::Reproduced);
+    }
+
+    #[test]
+    fn what_no_collect_frees_is_uncollectable() {
+        assert_eq!(compare(&numbers(1e6, 0.0, 1e6), Some(true)), Verdict::Uncollectable);
+    }
+
+    #[test]
+    fn what_a_collect_frees_in_part_decides_nothing() {
+        assert_eq!(compare(&numbers(1e6, 5e5, 5e5), Some(true)), Verdict::Inconclusive);
+    }
+
+    #[test]
+    fn nothing_is_fixed_without_a_detected_control_or_with_garbage_or_foreign_collections() {
+        let flat = numbers(0.0, 0.0, 0.0);
+        assert_eq!(compare(&flat, Some(true)), Verdict::Fixed);
+        assert_eq!(compare(&flat, Some(false)), Verdict::Inconclusive);
+        assert_eq!(compare(&flat, None), Verdict::Inconclusive);
+        let garbage = RankNumbers { garbage_looks: 1, garbage_bytes: Some(100.0), ..flat.clone() };
+        assert_eq!(compare(&garbage, Some(true)), Verdict::Inconclusive);
+        let collected = RankNumbers { others: 1, ..flat.clone() };
+        assert_eq!(compare(&collected, Some(true)), Verdict::Inconclusive);
+        assert_eq!(compare(&numbers(0.0, 0.0, 1e6), Some(true)), Verdict::Inconclusive);
+    }
+
+    #[test]
+    fn observing_decides_only_what_pythons_own_full_collections_show() {
+        let observe = |numbers: &RankNumbers| judge(WatchMode::Observe, numbers, None, TOLERANCE).verdict;
+        assert_eq!(observe(&numbers(1e6, 1e6, 0.0)), Verdict::Reproduced);
+        assert_eq!(observe(&numbers(1e6, 0.0, 0.0)), Verdict::Uncollectable);
+        assert_eq!(observe(&numbers(0.0, 0.0, 0.0)), Verdict::Inconclusive);
+        let once = RankNumbers { collections: 1, ..numbers(1e6, 1e6, 0.0) };
+        assert_eq!(observe(&once), Verdict::Inconclusive);
+    }
+
+    #[test]
+    fn too_few_steps_decide_nothing() {
+        let few = RankNumbers { steps: 2, ..RankNumbers::default() };
+        for mode in [WatchMode::Observe, WatchMode::Debug, WatchMode::Compare, WatchMode::Periodic] {
+            assert_eq!(judge(mode, &few, None, TOLERANCE).verdict, Verdict::Inconclusive);
+        }
+    }
+}

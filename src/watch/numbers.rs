@@ -1,0 +1,282 @@
+//! The numbers of one process, as pure functions of its samples.
+
+use crate::measure::{Place, median, theil_sen};
+
+use super::process::{Process, Sample};
+
+/// So many points give a slope; of a longer stretch every second, third and so on is taken.
+const MOST_POINTS: usize = 300;
+
+/// A slope over fewer than two steps, which are three levels, is no trend.
+const LEAST_STEPS: usize = 2;
+
+/// What one process measured after its warm-up, in bytes.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct RankNumbers {
+    /// Steps in all.
+    pub steps: u32,
+    /// What a step adds while nothing is collected in full.
+    pub growth: Option<f64>,
+    /// What a typical step adds: near 0 where one jump makes the growth.
+    pub typical_step: Option<f64>,
+    /// What each step adds in spite of full collections: the slope of the levels after them.
+    pub growth_collected: Option<f64>,
+    /// What collections freed for each step that they followed.
+    pub freed_per_step: Option<f64>,
+    /// What a collection freed.
+    pub freed_per_collect: Option<f64>,
+    /// Collections of torchleak's after the warm-up; under `observe` full ones of others.
+    pub collections: usize,
+    /// Looks at garbage that found tensors, and their bytes per step, the median.
+    pub garbage_looks: usize,
+    pub garbage_bytes: Option<f64>,
+    /// Collections that torchleak did not make after the warm-up.
+    pub others: u64,
+    /// The first step after the warm-up that ends higher than the stretch began by more than is flat.
+    pub onset: Option<u32>,
+    /// Wall time of torchleak's own collections and looks, and of all watching.
+    pub collecting_seconds: f64,
+    pub watch_seconds: f64,
+}
+
+/// A stretch of steps in which nothing was collected in full: (step, level).
+type Stretch = Vec<(u32, f64)>;
+
+impl RankNumbers {
+    /// Takes the numbers of a process. `warmup` steps are left out.
+    pub fn of(process: &Process, warmup: u32, tolerance: f64) -> Self {
+        let place = process.place();
+        let samples = &process.samples;
+        let stretches = stretches(samples, place, warmup);
+        let (growth, typical_step) = growth(&stretches);
+        let collections = collections(samples, place, warmup);
+        let garbage: Vec<(u32, f64)> = process
+            .garbage
+            .iter()
+            .filter(|found| found.step > warmup && found.bytes(place) > 0)
+            .map(|found| (found.step, found.bytes(place) as f64 / f64::from(found.over_steps.max(1))))
+            .collect();
+        let warm = || samples.iter().filter(|sample| sample.step > warmup);
+        Self {
+            steps: samples.last().map_or(0, |sample| sample.step),
+            growth,
+            typical_step,
+            growth_collected: after_collections(samples, place, warmup),
+            freed_per_step: median(&mut collections.iter().map(|each| each.per_step()).collect::<Vec<_>>()),
+            freed_per_collect: freed_per_collect(process, &collections),
+            collections: collections.len(),
+            garbage_looks: garbage.len(),
+            garbage_bytes: median(&mut garbage.iter().map(|(_, bytes)| *bytes).collect::<Vec<_>>()),
+            others: warm().map(|sample| sample.others.collections).sum(),
+            onset: onset(&stretches, tolerance),
+            collecting_seconds: samples
+                .iter()
+                .filter_map(|sample| sample.collected.as_ref())
+                .map(|collected| collected.seconds)
+                .sum(),
+            watch_seconds: samples.iter().map(|sample| sample.watch_seconds).sum(),
+        }
+    }
+
+    /// Whether memory grows while nothing is collected.
+    pub fn grows(&self, tolerance: f64) -> bool {
+        self.growth.is_some_and(|growth| growth > tolerance)
+            && self.typical_step.is_some_and(|step| step > tolerance)
+    }
+}
+
+/// One collection with what it freed.
+struct Freed {
+    step: u32,
+    bytes: f64,
+    /// Steps since the full collection before it.
+    steps: u32,
+}
+
+impl Freed {
+    fn per_step(&self) -> f64 {
+        self.bytes / f64::from(self.steps.max(1))
+    }
+}
+
+/// Takes the steps apart at full collections, torchleak's and others. What one leaves is the first level of
+/// the next stretch, so that a stretch of one step has a slope too.
+fn stretches(samples: &[Sample], place: Place, warmup: u32) -> Vec<Stretch> {
+    let mut all = Vec::new();
+    let mut current = Stretch::new();
+    for sample in samples {
+        if sample.other_full > 0 {
+            // Where within the step it came is not known, so this step is no part of any stretch.
+            all.push(std::mem::take(&mut current));
+        }
+        if sample.step > warmup
+            && let Some(level) = sample.level(place)
+        {
+            current.push((sample.step, level));
+        }
+        if let Some(collected) = &sample.collected {
+            all.push(std::mem::take(&mut current));
+            if sample.step >= warmup
+                && let Some(level) = collected.level(place)
+            {
+                current.push((sample.step, level));
+            }
+        }
+    }
+    all.push(current);
+    all.retain(|stretch| stretch.len() > 1);
+    all
+}
+
+/// The slope over all stretches, and what a typical step adds.
+fn growth(stretches: &[Stretch]) -> (Option<f64>, Option<f64>) {
+    let steps: usize = stretches.iter().map(|stretch| stretch.len() - 1).sum();
+    if steps < LEAST_STEPS {
+        return (None, None);
+    }
+    // One stretch gives as many slopes as it has pairs of steps, so a long one counts more than short ones.
+    let mut slopes: Vec<f64> = stretches.iter().flat_map(|stretch| slopes(&thinned(stretch))).collect();
+    let mut steps: Vec<f64> =
+        stretches.iter().flat_map(|stretch| stretch.windows(2).map(|pair| pair[1].1 - pair[0].1)).collect();
+    steps.sort_by(f64::total_cmp);
+    // The lower of the two in the middle, as `measure` has it.
+    let typical = steps.get(steps.len().saturating_sub(1) / 2).copied();
+    (median(&mut slopes), typical)
+}
+
+fn thinned(stretch: &[(u32, f64)]) -> Vec<(u32, f64)> {
+    stretch.iter().step_by(stretch.len().div_ceil(MOST_POINTS).max(1)).copied().collect()
+}
+
+fn slopes(points: &[(u32, f64)]) -> Vec<f64> {
+    let mut slopes = Vec::with_capacity(points.len() * points.len().saturating_sub(1) / 2);
+    for (index, (x, y)) in points.iter().enumerate() {
+        slopes.extend(
+            points[index + 1..]
+                .iter()
+                .map(|(other_x, other_y)| (other_y - y) / (f64::from(*other_x) - f64::from(*x))),
+        );
+    }
+    slopes
+}
+
+/// The slope of the levels after torchleak's full collections.
+fn after_collections(samples: &[Sample], place: Place, warmup: u32) -> Option<f64> {
+    let levels: Vec<(u32, f64)> = samples
+        .iter()
+        .filter(|sample| sample.step >= warmup)
+        .filter_map(|sample| Some((sample.step, sample.collected.as_ref()?.level(place)?)))
+        .collect();
+    theil_sen(&thinned(&levels))
+}
+
+/// What collections freed after the warm-up: torchleak's, or the full ones of others where there are none.
+fn collections(samples: &[Sample], place: Place, warmup: u32) -> Vec<Freed> {
+    let mut found = Vec::new();
+    let mut last: Option<u32> = None;
+    let ours = samples.iter().any(|sample| sample.collected.is_some());
+    for sample in samples {
+        let bytes = match &sample.collected {
+            Some(collected) => sample.level(place).zip(collected.level(place)).map(|(from, to)| from - to),
+            None if !ours && sample.other_full > 0 => Some(sample.others.freed_by_full as f64),
+            None => continue,
+        };
+        if let (Some(bytes), Some(last)) = (bytes, last)
+            && sample.step > warmup
+        {
+            found.push(Freed { step: sample.step, bytes, steps: sample.step - last });
+        }
+        last = Some(sample.step);
+    }
+    found
+}
+
+/// What a collection freed. Those that look at cycles after a single step are left out where there are others.
+fn freed_per_collect(process: &Process, collections: &[Freed]) -> Option<f64> {
+    let looked = |freed: &&Freed| process.garbage.iter().any(|found| found.step == freed.step);
+    let mut plain: Vec<f64> =
+        collections.iter().filter(|freed| !looked(freed)).map(|freed| freed.bytes).collect();
+    if plain.is_empty() {
+        plain = collections.iter().map(|freed| freed.bytes).collect();
+    }
+    median(&mut plain)
+}
+
+fn onset(stretches: &[Stretch], tolerance: f64) -> Option<u32> {
+    stretches.iter().find_map(|stretch| {
+        let (_, first) = stretch.first()?;
+        stretch.iter().find(|(_, level)| level - first > tolerance).map(|(step, _)| *step)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::process::Collection;
+    use super::*;
+
+    /// Rounds of four steps that each add `add`, of which a collect frees `free` per step.
+    fn rounds(add: u64, free: u64) -> Process {
+        let mut level = 1_000_000;
+        let mut samples = Vec::new();
+        for step in 1..=13 {
+            level += add;
+            let before = level;
+            let collected = (step > 1 && (step - 1) % 4 == 0 || step == 1).then(|| {
+                level -= free * if step == 1 { 0 } else { 4 };
+                Collection { generation: 2, host: Some(level), device: None, seconds: 0.5 }
+            });
+            samples.push(Sample { step, host: Some(before), collected, ..Sample::default() });
+        }
+        Process { samples, ..Process::default() }
+    }
+
+    #[test]
+    fn growth_is_what_a_step_adds_between_collections() {
+        let numbers = RankNumbers::of(&rounds(10_000, 10_000), 1, 4096.0);
+        assert_eq!(numbers.growth, Some(10_000.0));
+        assert_eq!(numbers.growth_collected, Some(0.0));
+        assert_eq!(numbers.freed_per_collect, Some(40_000.0));
+        assert_eq!(numbers.freed_per_step, Some(10_000.0));
+        assert_eq!((numbers.collections, numbers.onset), (3, Some(2)));
+        assert_eq!(numbers.collecting_seconds, 2.0);
+    }
+
+    #[test]
+    fn what_no_collect_frees_grows_from_one_collect_to_the_next() {
+        let numbers = RankNumbers::of(&rounds(10_000, 2_500), 1, 4096.0);
+        assert_eq!(numbers.growth_collected, Some(7_500.0));
+        assert_eq!(numbers.freed_per_step, Some(2_500.0));
+    }
+
+    #[test]
+    fn a_full_collection_of_others_ends_a_stretch() {
+        let mut process = rounds(10_000, 0);
+        for sample in &mut process.samples {
+            sample.collected = None;
+        }
+        process.samples[6].other_full = 1;
+        process.samples[6].others.freed_by_full = 50_000;
+        for sample in &mut process.samples[6..] {
+            sample.host = sample.host.map(|level| level - 50_000);
+        }
+        let numbers = RankNumbers::of(&process, 1, 4096.0);
+        assert_eq!(numbers.growth, Some(10_000.0));
+    }
+
+    #[test]
+    fn too_few_steps_have_no_growth() {
+        let mut process = rounds(10_000, 0);
+        process.samples.truncate(2);
+        assert_eq!(RankNumbers::of(&process, 1, 4096.0).growth, None);
+        assert_eq!(RankNumbers::of(&Process::default(), 1, 4096.0), RankNumbers::default());
+    }
+
+    #[test]
+    fn one_jump_is_no_growth() {
+        let mut process = rounds(0, 0);
+        for sample in &mut process.samples[7..] {
+            sample.host = sample.host.map(|level| level + 1_000_000);
+        }
+        assert!(!RankNumbers::of(&process, 1, 4096.0).grows(4096.0));
+    }
+}

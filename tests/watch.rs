@@ -1,0 +1,407 @@
+//! `torchleak watch` on real scripts with real torch: what the script does is as without it, and what it leaks is
+//! told.
+
+mod support;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use rstest::rstest;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use support::{Context, Finished};
+
+/// Trains a linear layer; the second argument says what each step keeps.
+const LOOP: &str = "\
+import sys, torch
+steps, leak = int(sys.argv[1]), sys.argv[2]
+model = torch.nn.Linear(64, 64)
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+kept = []
+def keep():
+    hidden = torch.empty(256, 256)
+    def recompute_fn():
+        return hidden
+    if leak == 'decorator':
+        recompute_fn.wrapper = lambda: recompute_fn()
+    elif leak == 'list':
+        kept.append(hidden)
+def step(batch):
+    keep()
+    model(batch).square().mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+try:
+    for index in range(steps):
+        step(torch.ones(32, 64))
+        if index % 10 == 0:
+            print('step', index)
+finally:
+    print('over', 'torch._dynamo' in sys.modules, sys.argv[1:])
+";
+
+/// Ends in the middle, in the way that its argument names.
+const ENDS: &str = "\
+import os, signal, sys, torch
+parameter = torch.nn.Parameter(torch.zeros(8))
+optimizer = torch.optim.SGD([parameter], lr=0.1)
+for index in range(8):
+    parameter.grad = torch.ones(8)
+    optimizer.step()
+    if index == 5:
+        exec(sys.argv[1])
+";
+
+/// One rank of two; the last leaks.
+const RANKS: &str = "\
+import torch, torch.distributed as dist
+dist.init_process_group('gloo')
+rank = dist.get_rank()
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(64, 64))
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+def leak():
+    box = [torch.empty(256, 256)]
+    box.append(box)
+for index in range(12):
+    if rank == 1:
+        leak()
+    model(torch.ones(8, 64)).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+dist.destroy_process_group()
+";
+
+/// The interpreter of the environment that the tests use.
+fn python() -> &'static str {
+    static PYTHON: OnceLock<String> = OnceLock::new();
+    PYTHON.get_or_init(|| {
+        let added = Context::new().run(["env", "add"]);
+        assert_eq!(added.code, 0, "{}", added.stderr);
+        added.stdout.trim().to_owned()
+    })
+}
+
+/// A folder with a script in it.
+fn with_script(text: &str) -> Context {
+    let context = Context::new();
+    context.write("train.py", text);
+    context
+}
+
+fn watch(context: &Context, options: &[&str], command: &[&str]) -> Finished {
+    Finished::of(watch_command(context, options, command).output().unwrap())
+}
+
+fn watch_command(context: &Context, options: &[&str], command: &[&str]) -> Command {
+    let mut watch = context.command();
+    watch.arg("watch").args(options).args(["--output", "report.json", "--format", "json", "--"]);
+    watch.arg(python()).args(command).env("OMP_NUM_THREADS", "1").env_remove("PYTHONPATH");
+    watch
+}
+
+fn report(context: &Context) -> Value {
+    serde_json::from_str(&std::fs::read_to_string(context.path().join("report.json")).unwrap()).unwrap()
+}
+
+/// The report of a script that makes so many steps, as one rank.
+fn watched(text: &str, options: &[&str], arguments: &[&str]) -> (Value, Finished, Context) {
+    let context = with_script(text);
+    let finished = watch(&context, options, &[&["train.py"], arguments].concat());
+    let report = report(&context);
+    (report, finished, context)
+}
+
+fn run_folder(report: &Value) -> PathBuf {
+    PathBuf::from(report["run_dir"].as_str().unwrap())
+}
+
+fn steps(report: &Value) -> Vec<u64> {
+    report["ranks"].as_array().unwrap().iter().map(|rank| rank["steps"].as_u64().unwrap()).collect()
+}
+
+#[test]
+fn a_closure_that_holds_itself_is_found_with_its_file_and_line() {
+    let (report, finished, _context) =
+        watched(LOOP, &["--mode", "compare", "--fail-on-leak", "100KiB"], &["32", "decorator"]);
+    assert_eq!(finished.code, 1, "{}", finished.stderr);
+    assert_eq!(report["schema"], 1);
+    assert_eq!(report["verdict"], "reproduced", "{report:#}");
+    let rank = &report["ranks"][0];
+    assert_eq!((&rank["rank"], &rank["steps"]), (&Value::from(0), &Value::from(32)));
+    let bytes = |key: &str| rank[key].as_i64().unwrap();
+    assert!((262_144..275_000).contains(&bytes("growth_bytes_per_step")), "{rank:#}");
+    // Eight steps lie between two collects.
+    assert!((2_000_000..2_200_000).contains(&bytes("freed_bytes_per_collect")), "{rank:#}");
+    assert_eq!(bytes("garbage_bytes_per_step"), 262_144);
+    let sentence = report["cycles"][0]["sentence"].as_str().unwrap();
+    assert!(sentence.contains("`recompute_fn` (train.py:8)"), "{sentence}");
+    assert!(sentence.contains("1 tensor [256, 256] float32, 256.00 KiB per step"), "{sentence}");
+    assert!(report["cycles"][0]["repair"].as_str().unwrap().contains(".wrapper"), "{report:#}");
+    assert!(finished.stderr.contains("why: ") && finished.stderr.contains("repair: "), "{}", finished.stderr);
+    for name in ["watch.json", "environment.json", "verdict.json", "cycles.json", "cycles.dot", "cycles.html"]
+    {
+        assert!(run_folder(&report).join(name).is_file(), "no {name}");
+    }
+}
+
+#[test]
+fn what_a_list_keeps_is_uncollectable_and_the_list_is_named() {
+    let (report, finished, _context) = watched(LOOP, &["--mode", "compare"], &["32", "list"]);
+    assert_eq!((finished.code, &report["verdict"]), (0, &Value::from("uncollectable")), "{report:#}");
+    let first = report["retained"]["sentences"][0].as_str().unwrap();
+    assert!(first.contains("[256, 256] float32") && first.contains(".kept"), "{first}");
+}
+
+#[test]
+fn a_clean_script_is_fixed_only_with_its_control() {
+    let (report, _, _context) = watched(LOOP, &["--mode", "compare", "--fail-on-leak", "1"], &["32", "-"]);
+    assert_eq!(report["verdict"], "fixed", "{report:#}");
+    assert!(report["reason"].as_str().unwrap().contains("planted"), "{report:#}");
+}
+
+#[rstest]
+#[case::observe("observe", "inconclusive")]
+#[case::debug("debug", "reproduced")]
+#[case::periodic("periodic", "reproduced")]
+fn every_mode_measures_the_growth(#[case] mode: &str, #[case] verdict: &str) {
+    let (report, _, _context) = watched(LOOP, &["--mode", mode, "--gc-freq", "5"], &["16", "decorator"]);
+    assert_eq!(report["verdict"], verdict, "{report:#}");
+    let growth = report["ranks"][0]["growth_bytes_per_step"].as_i64().unwrap();
+    assert!((255_000..275_000).contains(&growth), "{report:#}");
+    assert_eq!(!report["cycles"].as_array().unwrap().is_empty(), mode == "debug");
+}
+
+#[test]
+fn what_a_script_prints_is_the_same_to_the_byte() {
+    let context = with_script(LOOP);
+    let plain = Command::new(python())
+        .args(["train.py", "12", "a b"])
+        .current_dir(context.path())
+        .env("OMP_NUM_THREADS", "1")
+        .output()
+        .unwrap();
+    let finished = watch(&context, &[], &["train.py", "12", "a b"]);
+    assert_eq!(finished.stdout.as_bytes(), plain.stdout);
+    assert_eq!((finished.code, plain.status.code()), (0, Some(0)));
+    // torchtitan's line tells each step.
+    assert!(finished.stderr.contains("step: 12  memory: "), "{}", finished.stderr);
+    let quiet = watch(&context, &["--quiet"], &["train.py", "12", "a b"]);
+    assert!(!quiet.stderr.contains("step: "), "{}", quiet.stderr);
+}
+
+#[rstest]
+#[case::exit("sys.exit(7)", 7)]
+#[case::exit_without_cleaning_up("os._exit(3)", 3)]
+#[case::out_of_memory_killer("os.kill(os.getpid(), signal.SIGKILL)", 137)]
+#[case::crash("os.kill(os.getpid(), signal.SIGSEGV)", 139)]
+#[case::traceback("raise ValueError('boom')", 1)]
+fn whatever_ends_a_script_its_code_is_passed_on_and_its_steps_are_kept(#[case] how: &str, #[case] code: i32) {
+    let (report, finished, _context) = watched(ENDS, &[], &[how]);
+    assert_eq!(finished.code, code, "{}", finished.stderr);
+    assert_eq!(report["exit_code"], code);
+    assert_eq!(steps(&report), [6]);
+    if how.contains("boom") {
+        assert!(finished.stderr.contains("Traceback") && finished.stderr.contains("ValueError: boom"));
+        assert!(report["remarks"].to_string().contains("rank 0 was ended by ValueError: boom"), "{report:#}");
+    }
+}
+
+#[test]
+fn a_signal_reaches_the_script_and_the_report_follows() {
+    let slow = ENDS.replace("range(8)", "range(1000)").replace("if index == 5:", "if index > 5:");
+    let context = with_script(&slow);
+    let mut command = watch_command(&context, &[], &["train.py", "import time; time.sleep(0.05)"]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let limit = Instant::now() + Duration::from_secs(120);
+    while !events(context.path()).contains(r#""step":8"#) {
+        assert!(Instant::now() < limit, "no eighth step within 120 s");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    let finished = Finished::of(child.wait_with_output().unwrap());
+    assert_eq!(finished.code, 143, "{}", finished.stderr);
+    assert!(steps(&report(&context))[0] >= 8);
+    assert!(finished.stderr.contains("SIGTERM"), "{}", finished.stderr);
+}
+
+fn events(folder: &Path) -> String {
+    let runs = std::fs::read_dir(folder.join("runs")).into_iter().flatten().flatten();
+    let files =
+        runs.flat_map(|run| std::fs::read_dir(run.path().join("events")).into_iter().flatten().flatten());
+    files.filter_map(|file| std::fs::read_to_string(file.path()).ok()).collect()
+}
+
+#[test]
+fn a_script_is_stopped_gracefully_after_the_steps_that_were_asked_for() {
+    let (report, finished, _context) = watched(LOOP, &["--steps", "4"], &["1000", "-"]);
+    assert_eq!((finished.code, steps(&report)), (0, vec![4]), "{}", finished.stderr);
+    // `finally` has run, and nothing after it was an error.
+    assert!(
+        finished.stdout.contains("over") && !finished.stderr.contains("Traceback"),
+        "{}",
+        finished.stderr
+    );
+}
+
+#[test]
+fn a_script_without_torch_runs_as_if_unwatched() {
+    let context =
+        with_script("import sys\nprint(sys.argv, sys.path, 'sitecustomize' in sys.modules)\nsys.exit(5)\n");
+    let plain = Command::new(python()).args(["train.py", "x"]).current_dir(context.path()).output().unwrap();
+    let finished = watch(&context, &[], &["train.py", "x"]);
+    assert_eq!((finished.stdout.as_bytes(), finished.code), (&plain.stdout[..], 5));
+    let report = report(&context);
+    assert_eq!(report["ranks"], serde_json::json!([]));
+    assert!(report["reason"].as_str().unwrap().contains("imported torch"), "{report:#}");
+}
+
+#[rstest]
+#[case::that_runs("value = 17\n", "17")]
+#[case::that_fails("raise RuntimeError('its own')\n", "no value")]
+fn a_sitecustomize_that_is_hidden_still_runs(#[case] hidden: &str, #[case] printed: &str) {
+    let context =
+        with_script("import sys\nprint(getattr(sys.modules.get('sitecustomize'), 'value', 'no value'))\n");
+    let folder = context.path().join("site");
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::write(folder.join("sitecustomize.py"), hidden).unwrap();
+    let plain = Command::new(python())
+        .arg("train.py")
+        .current_dir(context.path())
+        .env("PYTHONPATH", &folder)
+        .output()
+        .unwrap();
+    let output = watch_command(&context, &[], &["train.py"]).env("PYTHONPATH", &folder).output().unwrap();
+    let finished = Finished::of(output);
+    assert_eq!(finished.stdout.trim(), printed);
+    assert_eq!(finished.stdout.as_bytes(), plain.stdout);
+    let complaint = String::from_utf8(plain.stderr).unwrap();
+    assert!(finished.stderr.starts_with(&complaint), "{complaint} is not in {}", finished.stderr);
+}
+
+#[test]
+fn modules_and_subprocesses_are_watched() {
+    let context = with_script(LOOP);
+    let finished = watch(&context, &[], &["-m", "train", "9", "-"]);
+    assert_eq!((finished.code, steps(&report(&context))), (0, vec![9]), "{}", finished.stderr);
+    context.write(
+        "outer.py",
+        "import subprocess, sys\nsys.exit(subprocess.run([sys.executable, 'train.py', '7', '-']).returncode)\n",
+    );
+    let finished = watch(&context, &[], &["outer.py"]);
+    assert_eq!((finished.code, steps(&report(&context))), (0, vec![7]), "{}", finished.stderr);
+}
+
+#[rstest]
+#[case::forked("fork")]
+#[case::spawned("spawn")]
+fn workers_of_a_data_loader_are_watched_only_if_asked(#[case] start: &str) {
+    let script = "\
+import gc, sys, torch
+from torch.utils.data import DataLoader, Dataset
+class Data(Dataset):
+    def __len__(self):
+        return 24
+    def __getitem__(self, index):
+        assert gc.isenabled(), 'a worker collects as without torchleak'
+        return torch.full((8,), float(index))
+if __name__ == '__main__':
+    model = torch.nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    for epoch in range(2):
+        for batch in DataLoader(Data(), batch_size=2, num_workers=2, multiprocessing_context=sys.argv[1]):
+            model(batch).sum().backward()
+            optimizer.step()
+";
+    let (report, finished, context) = watched(script, &["--mode", "compare"], &[start]);
+    assert_eq!((finished.code, steps(&report)), (0, vec![24]), "{}", finished.stderr);
+    let finished = watch(&context, &["--workers"], &["train.py", start]);
+    let report = self::report(&context);
+    // Two epochs with two workers, each of which fetches half of twelve batches.
+    assert_eq!((finished.code, steps(&report)), (0, vec![24, 6, 6, 6, 6]), "{}", finished.stderr);
+    assert_eq!(report["ranks"][4]["worker"], 1);
+}
+
+#[test]
+fn ranks_are_merged_and_the_one_that_leaks_is_named() {
+    let context = with_script(RANKS);
+    let options = ["--mode", "compare", "--round", "3"];
+    let torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "train.py"];
+    let finished = watch(&context, &options, &torchrun);
+    let report = report(&context);
+    assert_eq!((finished.code, steps(&report)), (0, vec![12, 12]), "{}", finished.stderr);
+    let verdicts: Vec<&str> =
+        report["ranks"].as_array().unwrap().iter().map(|rank| rank["verdict"].as_str().unwrap()).collect();
+    assert_eq!((verdicts[1], &report["verdict"]), ("reproduced", &Value::from("reproduced")), "{report:#}");
+    assert_ne!(verdicts[0], "reproduced");
+    assert!(report["reason"].as_str().unwrap().starts_with("rank 1 leaks, it alone"), "{report:#}");
+    assert_eq!(report["cycles"][0]["ranks"], serde_json::json!([1]));
+    assert!(finished.stderr.contains("[rank1]:step: 12  memory: "), "{}", finished.stderr);
+
+    let finished = watch(&context, &["--mode", "debug", "--ranks", "0"], &torchrun);
+    let report = self::report(&context);
+    assert_eq!(finished.code, 0, "{}", finished.stderr);
+    // Rank 1 collects as rank 0 does, and only what it finds is not looked at.
+    assert_eq!(report["cycles"], serde_json::json!([]), "{report:#}");
+    assert_eq!(report["ranks"][1]["verdict"], "reproduced", "{report:#}");
+}
+
+#[rstest]
+#[case::the_first_optimizer("optimizer:0", 12)]
+#[case::the_second_optimizer("optimizer:1", 6)]
+#[case::accumulation("every:3", 4)]
+#[case::a_call("call:model:Model.run", 6)]
+fn what_ends_a_step_can_be_chosen(#[case] what: &str, #[case] expected: u64) {
+    let script = "\
+import model, torch
+one, other = (torch.nn.Parameter(torch.zeros(4)) for _ in range(2))
+first, second = torch.optim.SGD([one], lr=0.1), torch.optim.Adam([other], lr=0.1)
+for index in range(6):
+    for _ in range(2):
+        one.grad = torch.ones(4)
+        first.step()
+    other.grad = torch.ones(4)
+    second.step()
+    model.Model().run()
+";
+    let context = with_script(script);
+    // The module has no function yet when it imports torch.
+    context.write("model.py", "import torch\nclass Model:\n    def run(self):\n        return 1\n");
+    let finished = watch(&context, &["--step", what], &["train.py"]);
+    assert_eq!((finished.code, steps(&report(&context))), (0, vec![expected]), "{}", finished.stderr);
+}
+
+#[test]
+fn inference_is_measured_by_time() {
+    let script = "\
+import sys, time, torch
+try:
+    for _ in range(40):
+        time.sleep(0.1)
+finally:
+    print('torch._dynamo' in sys.modules)
+";
+    let (report, finished, _context) = watched(script, &["--step", "time:0.2", "--steps", "5"], &[]);
+    assert_eq!((finished.code, steps(&report)), (0, vec![5]), "{}", finished.stderr);
+    // Nothing of ours imports Dynamo; an optimizer of the script would.
+    assert_eq!(finished.stdout, "False\n");
+}
+
+#[test]
+fn bad_usage_runs_nothing() {
+    let context = Context::new();
+    let finished = context.run(["watch", "--", "no-such-program"]);
+    assert_eq!(finished.code, 2);
+    assert!(finished.stderr.contains("`no-such-program` cannot be started"), "{}", finished.stderr);
+    for arguments in [
+        &["watch"][..],
+        &["watch", "--step", "call:__main__:f", "--", "true"],
+        &["watch", "--format", "json", "--", "true"],
+        &["watch", "--mode", "periodic", "--gc-freq", "0", "--", "true"],
+    ] {
+        assert_eq!(context.run(arguments).code, 2, "{arguments:?}");
+    }
+    // A program that is no Python is run, and its code passed on.
+    assert_eq!(context.run(["watch", "--", "sh", "-c", "exit 9"]).code, 9);
+}

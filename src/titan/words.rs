@@ -126,7 +126,8 @@ fn holder(rank: &JudgedRank<'_>, facts: &Facts) -> Vec<String> {
                 .to_owned(),
         ),
         None => all.push(
-            "nothing in the log says what holds it; torchtitan's `gc_debug` makes the log say what each collect frees"
+            "nothing in the log says what holds it; torchtitan's `gc_debug` makes the log say what each collect frees, and \
+             `torchleak watch --mode compare -- COMMAND` names the cycles that keep tensors, without a change to the code"
                 .to_owned(),
         ),
     }

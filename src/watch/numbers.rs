@@ -21,6 +21,8 @@ pub struct RankNumbers {
     pub typical_step: Option<f64>,
     /// What each step adds in spite of full collections: the slope of the levels after them.
     pub growth_collected: Option<f64>,
+    /// What a typical step adds to those levels: near 0 where one jump makes their slope.
+    pub typical_collected: Option<f64>,
     /// What collections freed for each step that they followed.
     pub freed_per_step: Option<f64>,
     /// What a collection freed.
@@ -56,12 +58,14 @@ impl RankNumbers {
             .filter(|found| found.step > warmup && found.bytes(place) > 0)
             .map(|found| (found.step, found.bytes(place) as f64 / f64::from(found.over_steps.max(1))))
             .collect();
+        let kept = levels_after_collections(samples, place, warmup);
         let warm = || samples.iter().filter(|sample| sample.step > warmup);
         Self {
             steps: samples.last().map_or(0, |sample| sample.step),
             growth,
             typical_step,
-            growth_collected: after_collections(samples, place, warmup),
+            growth_collected: theil_sen(&thinned(&kept)),
+            typical_collected: typical_collected(&kept),
             freed_per_step: median(&mut collections.iter().map(|each| each.per_step()).collect::<Vec<_>>()),
             freed_per_collect: freed_per_collect(process, &collections),
             collections: collections.len(),
@@ -160,14 +164,29 @@ fn slopes(points: &[(u32, f64)]) -> Vec<f64> {
     slopes
 }
 
-/// The slope of the levels after torchleak's full collections.
-fn after_collections(samples: &[Sample], place: Place, warmup: u32) -> Option<f64> {
-    let levels: Vec<(u32, f64)> = samples
+/// The levels after torchleak's full collections.
+fn levels_after_collections(samples: &[Sample], place: Place, warmup: u32) -> Stretch {
+    samples
         .iter()
         .filter(|sample| sample.step >= warmup)
         .filter_map(|sample| Some((sample.step, sample.collected.as_ref()?.level(place)?)))
+        .collect()
+}
+
+/// What the step in the middle adds, if each step between two collections adds an equal part of what both add.
+fn typical_collected(levels: &[(u32, f64)]) -> Option<f64> {
+    let mut rises: Vec<(f64, u32)> = levels
+        .windows(2)
+        .map(|pair| (pair[1].0 - pair[0].0, pair[1].1 - pair[0].1))
+        .map(|(steps, rise)| (rise / f64::from(steps), steps))
         .collect();
-    theil_sen(&thinned(&levels))
+    rises.sort_by(|one, other| one.0.total_cmp(&other.0));
+    let mut left = rises.iter().map(|(_, steps)| steps).sum::<u32>().div_ceil(2);
+    let middle = rises.iter().find(|(_, steps)| {
+        left = left.saturating_sub(*steps);
+        left == 0
+    });
+    middle.map(|(rise, _)| *rise)
 }
 
 /// What collections freed after the warm-up: torchleak's, or the full ones of others where there are none.
@@ -278,5 +297,17 @@ mod tests {
             sample.host = sample.host.map(|level| level + 1_000_000);
         }
         assert!(!RankNumbers::of(&process, 1, 4096.0).grows(4096.0));
+    }
+
+    #[test]
+    fn a_step_in_the_middle_between_collections_is_that_of_all_steps_and_no_jump() {
+        // As 30 steps of DDP on two ranks were measured, in bytes: its jump comes after the warm-up.
+        let levels =
+            [5232, 62336, 190656, 198640, 209568, 214848, 219536, 237792].map(|level| f64::from(level));
+        let levels: Vec<(u32, f64)> = [3, 4, 10, 11, 17, 23, 24, 30].into_iter().zip(levels).collect();
+        assert!(theil_sen(&levels).unwrap() > 4096.0);
+        assert_eq!(typical_collected(&levels), Some(18256.0 / 6.0));
+        assert_eq!(typical_collected(&[(1, 0.0), (3, 20.0), (5, 40.0)]), Some(10.0));
+        assert_eq!(typical_collected(&levels[..1]), None);
     }
 }

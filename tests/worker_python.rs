@@ -6,24 +6,15 @@ mod support;
 use std::io::Write;
 use std::path::Path;
 
-use support::{Context, skipped};
+use support::{Context, python_with_transformers};
 
 #[test]
 fn the_workers_own_tests_pass() {
-    let name = "the_workers_own_tests_pass";
-    if std::env::var_os("TORCHLEAK_PYTHON").is_some_and(|python| !python.is_empty()) {
-        skipped(
-            name,
-            "TORCHLEAK_PYTHON names an environment that is used as it is, and transformers may be missing",
-        );
-        return;
-    }
+    let Some(python) = python_with_transformers("the_workers_own_tests_pass") else { return };
     let context = Context::new();
-    let added = context.run(["env", "add", "--with", "transformers==5.24.0", "--with", "pytest==9.2.0"]);
-    assert_eq!(added.code, 0, "{}", added.stderr);
     let worker = Path::new(env!("CARGO_MANIFEST_DIR")).join("harness/worker");
     let bundle = torchleak::worker::unpack(context.path()).unwrap();
-    let output = std::process::Command::new(added.stdout.trim())
+    let output = std::process::Command::new(python)
         .args(["-m", "pytest", "--quiet", "-p", "no:cacheprovider"])
         .current_dir(worker)
         // The probe is in the bundle; the package beside it is hidden by the one under test.

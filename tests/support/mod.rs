@@ -90,6 +90,19 @@ pub fn skipped(what: &str, reason: &str) {
     let _ = writeln!(std::io::stderr(), "SKIPPED {what}: {reason}");
 }
 
+/// The interpreter of an environment that has transformers and pytest beside torch. With TORCHLEAK_PYTHON there is none:
+/// that environment is used as it is, and may lack them.
+pub fn python_with_transformers(what: &str) -> Option<String> {
+    if std::env::var_os("TORCHLEAK_PYTHON").is_some_and(|python| !python.is_empty()) {
+        skipped(what, "TORCHLEAK_PYTHON names an environment that may lack transformers and pytest");
+        return None;
+    }
+    let with = ["env", "add", "--with", "transformers==5.24.0", "--with", "pytest==9.2.0"];
+    let added = Context::new().run(with);
+    assert_eq!(added.code, 0, "{}", added.stderr);
+    Some(added.stdout.trim().to_owned())
+}
+
 /// The name of a shipped case, by its file, if `run --all` runs it, with `--slow` or without. One that it
 /// does not run is skipped visibly.
 pub fn runs_among_all(file: &Path, slow: bool) -> Option<String> {

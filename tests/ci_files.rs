@@ -126,6 +126,11 @@ impl<'a> Runner<'a> {
     }
 }
 
+/// The values of an action's inputs where none are given.
+fn defaults(action: &Action) -> impl Iterator<Item = (String, String)> {
+    action.inputs.iter().map(|(name, input)| (format!("inputs.{name}"), input.default.clone()))
+}
+
 fn program(folder: &Path) {
     fs::create_dir_all(folder).unwrap();
     // What an artifact is downloaded to has no permission to be executed.
@@ -141,9 +146,7 @@ fn the_action_runs_cases_and_leaves_what_a_repository_wants_of_them() {
     program(&lab.path().join("program"));
     let action: Action = read("ci/github/action.yml");
     let mut runner = Runner::new(&lab);
-    runner
-        .values
-        .extend(action.inputs.iter().map(|(name, input)| (format!("inputs.{name}"), input.default.clone())));
+    runner.values.extend(defaults(&action));
     let python = format!("3.{}", torch_wheels::REAL.python_minor);
     let given = [
         ("cases", "flat.yaml leaks.yaml"),
@@ -160,6 +163,7 @@ fn the_action_runs_cases_and_leaves_what_a_repository_wants_of_them() {
     };
     let found = runner.step(find, None);
     assert_eq!(found.code, 0, "{}", found.stderr);
+    assert_eq!(runner.outputs()["versions"].len(), 16);
     runner.values.insert("steps.program.outputs.path".to_owned(), runner.outputs()["path"].clone());
     let ran = runner.step(run, None);
     assert_eq!(ran.code, 1, "{}", ran.stderr);
@@ -185,7 +189,7 @@ fn the_action_builds_torchleak_where_no_program_is_given() {
     fs::set_permissions(tools.join("cargo"), fs::Permissions::from_mode(0o755)).unwrap();
     let action: Action = read("ci/github/action.yml");
     let mut runner = Runner::new(&lab);
-    runner.values.insert("inputs.torchleak".to_owned(), String::new());
+    runner.values.extend(defaults(&action));
     let found = runner.step(&action.runs.steps[0], Some(&tools));
     assert_eq!(found.code, 0, "{}", found.stderr);
     let version = Command::new(&runner.outputs()["path"]).arg("--version").output().unwrap();

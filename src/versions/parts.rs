@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use pep440_rs::Version;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 use torchleak_protocol::Device;
 
 use super::{Cell, Columns};
@@ -28,7 +29,6 @@ pub struct Share {
 impl Share {
     /// What a machine takes of a matrix.
     pub fn new(partition: Partition, cases: &[Case], columns: &Columns) -> Self {
-        use sha2::{Digest, Sha256};
         let mut hash = Sha256::new();
         cases.iter().for_each(|case| hash.update(case.content_hash()));
         columns.columns.iter().for_each(|column| hash.update(&column.candidate.identity));
@@ -76,7 +76,7 @@ impl PartError {
     }
 }
 
-/// The parameters of a document that are read.
+/// What is read of a document.
 #[derive(Deserialize)]
 struct Document {
     schema: Schema,

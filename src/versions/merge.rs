@@ -118,6 +118,7 @@ fn missing(parts: &[Part]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use std::path::PathBuf;
+    use std::slice::from_ref;
 
     use proptest::prelude::*;
 
@@ -182,7 +183,7 @@ mod tests {
         let selected =
             Cell { label: "2.8.0+cpu".into(), ..cell("a", "2.8.0", Some(Verdict::Fixed), "/there/runs/1") };
         let folder = cell("a", "2.8.0", Some(Verdict::Fixed), "/here/runs/1");
-        let joined = merge(vec![part(None, &[folder.clone()]), part(share(1, 1, 1), &[selected.clone()])]);
+        let joined = merge(vec![part(None, from_ref(&folder)), part(share(1, 1, 1), from_ref(&selected))]);
         assert_eq!(joined.cells, [Cell { run_dir: folder.run_dir, ..selected }]);
         assert_eq!(joined.notes, Vec::<String>::new());
     }
@@ -205,7 +206,7 @@ mod tests {
             Cell { device: Device::Cuda, ..leaks.clone() },
             Cell { python: "3.12.1".into(), ..leaks.clone() },
         ];
-        let joined = merge(vec![part(None, &[fixed.clone()]), part(None, &others)]);
+        let joined = merge(vec![part(None, from_ref(&fixed)), part(None, &others)]);
         assert_eq!((joined.cells.len(), joined.notes.len()), (3, 0));
         let joined = merge(vec![part(None, &[fixed]), part(None, &[leaks])]);
         assert_eq!(

@@ -376,16 +376,10 @@ fn report() -> BisectReport {
         last_before: Some("2.8.0.dev20250520".to_owned()),
         first_after: Some("2.8.0.dev20250523".to_owned()),
         tested: vec![
-            tested("2.8.0.dev20250520", Answer::Good, Some(Verdict::Fixed), Some(12.0), "flat"),
+            tested("2.8.0.dev20250520", Answer::Good, Some(Verdict::Fixed), Some(12), "flat"),
             tested("2.8.0.dev20250521", Answer::Unknown, None, None, missing),
             tested("2.8.0.dev20250522", Answer::Unknown, Some(Verdict::Error), None, &long),
-            tested(
-                "2.8.0.dev20250523",
-                Answer::Bad,
-                Some(Verdict::Reproduced),
-                Some(2_147_483_648.4),
-                "grows",
-            ),
+            tested("2.8.0.dev20250523", Answer::Bad, Some(Verdict::Reproduced), Some(2_147_483_648), "grows"),
         ],
         untested: 9,
         skipped: vec![skipped("2.8.0.dev20250521", missing), skipped("2.8.0.dev20250522", &long)],

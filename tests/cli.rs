@@ -214,6 +214,9 @@ fn a_run_folder_keeps_the_verdict_and_the_control() {
         assert_eq!(verdict[key], case[key]);
     }
     assert_eq!(verdict["numbers"]["garbage_objects_per_step"], case["garbage_objects_per_step"]);
+    // Without these a folder that was copied from another machine could not be joined with others.
+    assert_eq!(verdict["device"], "cpu");
+    assert!(verdict["seconds"].as_f64().unwrap() > 0.0, "{verdict}");
     let control = read("control.jsonl");
     for arm in ["uncollected", "collected", "garbage"] {
         assert!(control.contains(&format!(r#"{{"arm":"{arm}","event":"ended""#)), "{control}");

@@ -1,11 +1,15 @@
-//! `git bisect run torchleak run CASE --exit-code bisect` in a real repository, on real PyTorch.
+//! `git bisect run torchleak run CASE --exit-code bisect`, and `ci/bisect.sh` in its place, in a real repository, on
+//! real PyTorch.
 
 mod support;
 
 use std::path::Path;
 use std::process::Command;
 
-use support::{Context, skipped};
+use rstest::rstest;
+use support::{Context, Finished, skipped};
+
+const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/ci/bisect.sh");
 
 /// A repository in which a program's history is written.
 struct Repository<'a> {
@@ -43,8 +47,12 @@ impl Repository<'_> {
     }
 }
 
-#[test]
-fn git_bisect_run_finds_the_commit_that_brought_the_cycle_and_skips_what_does_not_import() {
+#[rstest]
+#[case::torchleak_itself(false)]
+#[case::the_script(true)]
+fn git_bisect_run_finds_the_commit_that_brought_the_cycle_and_skips_what_does_not_import(
+    #[case] by_script: bool,
+) {
     if Command::new("git").arg("--version").output().is_err() {
         skipped("git bisect run", "there is no git");
         return;
@@ -63,12 +71,42 @@ fn git_bisect_run_finds_the_commit_that_brought_the_cycle_and_skips_what_does_no
         .collect();
     repository.run(&["bisect", "start", &commits[6], &commits[0]]);
     let runs = tempfile::tempdir().unwrap();
-    let mut command = repository.git(&["bisect", "run", env!("CARGO_BIN_EXE_torchleak")]);
-    command.args(["run", "leak.yaml", "--exit-code", "bisect", "--device", "cpu", "--runs"]).arg(runs.path());
+    let mut command = repository.git(&["bisect", "run"]);
+    if by_script {
+        command.args([SCRIPT, "leak.yaml", "--device", "cpu"]).env("RUNS", runs.path());
+        command.env("TORCHLEAK", env!("CARGO_BIN_EXE_torchleak"));
+        command.env("BUILD", "echo built >> .git/builds && ! grep --quiet not_there leak.py");
+    } else {
+        command.args([env!("CARGO_BIN_EXE_torchleak"), "run", "leak.yaml", "--exit-code", "bisect"]);
+        command.args(["--device", "cpu", "--runs"]).arg(runs.path());
+    }
     let output = command.output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
     assert!(said.contains(&format!("{} is the first bad commit", commits[5])), "{said}");
     let log = repository.run(&["bisect", "log"]);
     assert!(log.contains(&format!("git bisect skip {}", commits[3])), "{log}");
+    let tested = std::fs::read_dir(runs.path()).unwrap().count();
+    if by_script {
+        // Of the commit that does not build nothing was run.
+        let built = std::fs::read_to_string(context.path().join(".git/builds")).unwrap().lines().count();
+        assert_eq!(built, tested + 1, "{log}");
+    }
+}
+
+#[test]
+fn the_bisection_script_stops_git_where_it_is_called_in_a_wrong_way() {
+    let context = Context::new();
+    let script = |arguments: &[&str]| {
+        let mut command = Command::new(SCRIPT);
+        command.args(arguments).current_dir(context.path()).env("GIT_CEILING_DIRECTORIES", "/");
+        Finished::of(command.env("TORCHLEAK", env!("CARGO_BIN_EXE_torchleak")).output().unwrap())
+    };
+    let alone = script(&[]);
+    assert_eq!(alone.code, 128);
+    assert!(alone.stdout.contains("git bisect run /path/to/ci/bisect.sh"), "{}", alone.stdout);
+    // Outside of a repository, too.
+    assert_eq!(script(&["leak.yaml"]).code, 128);
+    Repository { folder: context.path() }.run(&["init", "--quiet"]);
+    assert_eq!(script(&["no-such-case"]).code, 128);
 }

@@ -1,28 +1,27 @@
 //! Matrices on real PyTorch. Their versions are nightlies of an index in a folder, each a small wheel that runs the code
 //! of the torch under test, so that several environments cost seconds and little room.
 
+#[path = "support/lab.rs"]
+mod lab;
 mod support;
 #[path = "support/torch_wheels.rs"]
 mod torch_wheels;
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::Path;
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use lab::{FLAT, Lab, cell, document, told};
 use rstest::rstest;
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::{Value, json};
+use serde_json::json;
 use support::{Context, Finished};
-use torch_wheels::{Build, REAL, folder_with_a_cache};
-use torchleak::cache::Cache;
+use torch_wheels::REAL;
 use torchleak::case::Verdict;
 use torchleak::environment::{EnvironmentArgs, Managed, Silent};
 use torchleak::report::{MatrixReport, matrix_csv, matrix_document, matrix_markdown, matrix_text};
 use torchleak::versions::{Cell, Columns, IndexArgs, Selection};
-use torchleak_protocol::Device;
-
-const FLAT: &str = "def setup(ctx):\n    return ctx\n\ndef step(ctx):\n    return 1.0\n";
 
 /// Does not begin on the first nightly before the environment of the second is made, nor on the second before that of
 /// the third; on the first one it fails if that of the third is begun.
@@ -49,100 +48,6 @@ def setup(ctx):
 def step(ctx):
     return 1.0
 ";
-
-/// A folder with a cache, an index and run folders of its own; uv and its downloads are those of the user.
-struct Lab {
-    folder: tempfile::TempDir,
-    cache: Cache,
-}
-
-impl Lab {
-    fn new() -> Self {
-        let (folder, cache) = folder_with_a_cache();
-        Self { folder, cache }
-    }
-
-    /// With an index of nightlies, of which those of the days in `leaks` leak.
-    fn with_nightlies(days: &[&str], leaks: &[&str]) -> Self {
-        let lab = Self::new();
-        let project = lab.path().join("index/torch");
-        fs::create_dir_all(&project).unwrap();
-        let links = days.iter().map(|day| {
-            let (date, commit) = (format!("202601{day}"), day.repeat(20));
-            REAL.write(&Build { date: &date, commit: &commit, leaks: leaks.contains(day) }, &project);
-            let name = REAL.wheel_name(&date);
-            format!("<a href=\"{}\">{name}</a>\n", name.replace('+', "%2B"))
-        });
-        let page = format!("<!DOCTYPE html><html><body>{}</body></html>", links.collect::<String>());
-        fs::write(project.join("index.html"), page).unwrap();
-        lab
-    }
-
-    fn path(&self) -> &Path {
-        self.folder.path()
-    }
-
-    /// Writes a case with a program of its own, which is expected to be `fixed`.
-    fn case(&self, name: &str, program: &str) -> String {
-        fs::write(self.path().join(format!("{name}.py")), program).unwrap();
-        let yaml = format!(
-            "name: {name}\nsummary: A case of the tests.\nprogram: {name}.py\nsteps: 5\ndevice: cpu\n\
-             expect: [{{verdict: fixed}}]\n"
-        );
-        fs::write(self.path().join(format!("{name}.yaml")), yaml).unwrap();
-        format!("./{name}.yaml")
-    }
-
-    fn command(&self, cases: &[&str], torch: &str, options: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_torchleak"));
-        command.arg("matrix").args(cases).args(["--torch", torch]);
-        command.args(["--python", &format!("3.{}", REAL.python_minor), "--device", "cpu"]);
-        command.args(["--index", "index", "--cache-dir", "cache"]).args(options);
-        command.current_dir(self.path()).stdin(Stdio::null()).env("NO_COLOR", "1");
-        command
-    }
-
-    fn matrix(&self, cases: &[&str], torch: &str, options: &[&str]) -> Finished {
-        Finished::of(self.command(cases, torch, options).output().unwrap())
-    }
-
-    /// Runs a matrix and gives its document.
-    fn document(&self, cases: &[&str], torch: &str, options: &[&str]) -> (Value, Finished) {
-        let finished = self.matrix(cases, torch, &[options, &["--format", "json"]].concat());
-        (document(&finished), finished)
-    }
-
-    /// The dates of the environments that are ready.
-    fn environments(&self) -> Vec<String> {
-        let entries = fs::read_dir(self.cache.environments()).into_iter().flatten().flatten();
-        let ready = entries.filter(|entry| entry.path().join("torchleak.json").is_file());
-        let names = ready.map(|entry| entry.file_name().into_string().unwrap());
-        let mut dates: Vec<String> =
-            names.map(|name| name.split(".dev").nth(1).unwrap()[..8].to_owned()).collect();
-        dates.sort();
-        dates
-    }
-
-    fn files_in(&self, folder: &str) -> Vec<PathBuf> {
-        let entries = fs::read_dir(self.path().join(folder)).into_iter().flatten().flatten();
-        entries.map(|entry| entry.path()).collect()
-    }
-}
-
-fn document(finished: &Finished) -> Value {
-    serde_json::from_str(&finished.stdout)
-        .unwrap_or_else(|error| panic!("{error}: {}\n{}", finished.stdout, finished.stderr))
-}
-
-/// `case verdict` of each cell, with `cached` where it was not run.
-fn told(document: &Value) -> Vec<String> {
-    let cells = document["cells"].as_array().unwrap().iter();
-    let told = cells.map(|cell| {
-        let cached = if cell["cached"] == true { " cached" } else { "" };
-        format!("{} {}{cached}", cell["case"].as_str().unwrap(), cell["verdict"].as_str().unwrap_or("-"))
-    });
-    told.collect()
-}
 
 #[test]
 fn columns_are_fetched_ahead_judged_compared_and_known_from_then_on() {
@@ -192,7 +97,7 @@ fn columns_are_fetched_ahead_judged_compared_and_known_from_then_on() {
     assert!(Path::new(leak["run_dir"].as_str().unwrap()).join("events.jsonl").is_file());
     let python = format!("3.{}", REAL.python_minor);
     let change = |from: (&str, &str), to: (&str, &str)| {
-        json!({"case": "sac-stock", "python": python, "from": {"torch": from.0, "verdict": from.1},
+        json!({"case": "sac-stock", "python": python, "device": "cpu", "from": {"torch": from.0, "verdict": from.1},
             "to": {"torch": to.0, "verdict": to.1}})
     };
     assert_eq!(document["schema"], 1);
@@ -341,27 +246,6 @@ fn a_version_without_a_build_for_the_python_says_so_and_one_that_is_not_there_ha
         "nothing half-made is left"
     );
     assert!(lab.files_in("runs").is_empty());
-}
-
-/// A cell by hand.
-fn cell(case: &str, torch: &str, python: &str, verdict: Option<Verdict>) -> Cell {
-    Cell {
-        case: case.to_owned(),
-        label: torch.to_owned(),
-        torch: format!("{torch}+cpu"),
-        torch_commit: Some("0123456789abcdef0123456789abcdef01234567".to_owned()),
-        overlay: None,
-        python: python.to_owned(),
-        device: Device::Cpu,
-        verdict,
-        reason: "it is as it is".to_owned(),
-        expected: verdict,
-        ok: true,
-        growth: verdict.map(|_| 2_147_483_648.4),
-        seconds: 6.25,
-        run_dir: Some(PathBuf::from("/runs/1")),
-        cached: false,
-    }
 }
 
 /// Two cases on four versions, with all that can be said of a cell.

@@ -17,6 +17,7 @@ mod index;
 mod list;
 mod load;
 mod model;
+mod partition;
 mod reference;
 mod resolved;
 mod retains;
@@ -38,6 +39,7 @@ pub use expect::{Expectation, Range, Verdict};
 pub use index::index;
 pub use list::{list, list_json};
 pub use model::{BlockKind, Model, On, Replacement};
+pub use partition::Partition;
 pub use reference::Reference;
 pub use resolved::{Body, Resolved};
 pub use retains::{

@@ -11,7 +11,7 @@ use crate::exit_code::ExitCode;
 use crate::run::RunError;
 use crate::say::say;
 use crate::titan::TitanError;
-use crate::versions::{BisectError, CommitsError, MatrixError, SourceError};
+use crate::versions::{BisectError, CommitsError, MatrixError, PartError, SourceError};
 use crate::watch::WatchError;
 
 /// Why a command could not do its work.
@@ -41,8 +41,10 @@ pub enum CliError {
     CannotLayOver(String),
     #[error(transparent)]
     TitanLog(#[from] TitanError),
-    #[error("the picture {} cannot be written", path.display())]
-    Picture { path: PathBuf, source: std::io::Error },
+    #[error("the {what} {} cannot be written", path.display())]
+    File { what: &'static str, path: PathBuf, source: std::io::Error },
+    #[error(transparent)]
+    Part(#[from] PartError),
     #[error("TORCHLEAK_DEVICE is `{given}`, which is no device")]
     BadDevice { given: String },
     #[error("the handlers for Ctrl-C cannot be installed")]
@@ -94,7 +96,8 @@ impl CliError {
                     .to_owned(),
             ),
             Self::TitanLog(error) => Some(error.hint()),
-            Self::Picture { .. } => Some("name a file in a folder that can be written with --svg".to_owned()),
+            Self::File { .. } => Some("name a file in a folder that is there and can be written".to_owned()),
+            Self::Part(error) => Some(error.hint().to_owned()),
             Self::BadDevice { .. } => Some("set it to auto, cpu or cuda, or unset it".to_owned()),
             Self::Output(_) => Some("check the disk or the program that reads the output".to_owned()),
             Self::Case(_) | Self::Signals(_) => None,
@@ -120,7 +123,8 @@ impl CliError {
             | Self::TitanLog(_)
             | Self::Bisect(_)
             | Self::BadEnd { .. }
-            | Self::NothingSelected { .. } => ExitCode::Usage,
+            | Self::NothingSelected { .. }
+            | Self::Part(_) => ExitCode::Usage,
             Self::Environment(_)
             | Self::Source(_)
             | Self::Commits(_)
@@ -132,7 +136,7 @@ impl CliError {
             | Self::Run(RunError::Folder { .. })
             | Self::Signals(_)
             | Self::Output(_)
-            | Self::Picture { .. } => ExitCode::NoVerdict,
+            | Self::File { .. } => ExitCode::NoVerdict,
         }
     }
 }

@@ -5,16 +5,18 @@ use std::io::IsTerminal;
 use clap::{Args, ValueEnum};
 
 use super::cases::CasesArgs;
+use super::ci::ReportArgs;
 use super::error::CliError;
 use super::settings::SettingsArgs;
 use super::{print_json, print_text, width};
 use crate::cache::{Cache, CacheArgs};
+use crate::case::Partition;
 use crate::environment::{EnvironmentArgs, EnvironmentError, Managed, OnStderr};
 use crate::exit_code::ExitCode;
 use crate::report::{
     MatrixReport, matrix_csv, matrix_document, matrix_markdown, matrix_progress, matrix_text,
 };
-use crate::versions::{Cell, CellStore, Columns, IndexArgs, Matrix, Selection};
+use crate::versions::{CellStore, Columns, IndexArgs, Matrix, Selection, Share, Standing};
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -41,6 +43,17 @@ pub struct MatrixArgs {
     /// How to print the result
     #[arg(long, value_enum, default_value = "human")]
     format: Format,
+    /// Run one of N parts of the cells, for N machines whose documents `torchleak merge` joins
+    #[arg(
+        long,
+        value_name = "I/N",
+        default_value = "1/1",
+        hide_default_value = true,
+        help_heading = "For CI"
+    )]
+    partition: Partition,
+    #[command(flatten)]
+    reports: ReportArgs,
     #[command(flatten)]
     settings: SettingsArgs,
 }
@@ -74,7 +87,7 @@ Specifiers that follow each other are one range: '>=2.8,<2.12'. A matrix that wa
 finished cells are kept in the cache by the content of the case, the environment and the build of torchleak.";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Format {
+pub(super) enum Format {
     /// A table, what changes between which versions, and what is to be known of single cells
     Human,
     /// One document on standard output
@@ -90,7 +103,9 @@ pub fn run(args: &MatrixArgs, cache: &CacheArgs) -> Result<ExitCode, CliError> {
     let cases = args.cases.selected()?;
     let cache = Cache::open(cache)?;
     let settings = args.settings.settings(&cache)?;
-    let Columns { sources, columns } = columns(args, &cache)?;
+    let columns = columns(args, &cache)?;
+    let share = Share::new(args.partition, &cases, &columns);
+    let wanted = args.partition.range(share.cells);
     let store = if args.fresh {
         CellStore::open(&cache, &settings)?.without_the_known()
     } else {
@@ -98,26 +113,33 @@ pub fn run(args: &MatrixArgs, cache: &CacheArgs) -> Result<ExitCode, CliError> {
     };
     let matrix = Matrix {
         cases: &cases,
-        sources: &sources,
-        columns: &columns,
+        sources: &columns.sources,
+        columns: &columns.columns,
+        wanted: wanted.clone(),
         settings: &settings,
         cache: &cache,
         keep: args.keep,
     };
-    let (mut progress, fetching) = matrix_progress(cases.len() * columns.len());
+    let (mut progress, fetching) = matrix_progress(wanted.len());
     let found = matrix.run(&store, &fetching, &mut progress);
     drop((progress, fetching));
-    let report = MatrixReport::new(found?);
-    match args.format {
+    let report = MatrixReport::new(found?).with_share(share);
+    print_report(&report, args.format)?;
+    args.reports.write(&report, &cases)?;
+    Ok(exit_code(&report, wanted.len()))
+}
+
+/// Prints a matrix to standard output.
+pub(super) fn print_report(report: &MatrixReport, format: Format) -> Result<(), CliError> {
+    match format {
         Format::Human => {
             let colour = std::io::stdout().is_terminal() && console::colors_enabled();
-            print_text(&matrix_text(&report, colour, width()))?;
+            print_text(&matrix_text(report, colour, width()))
         }
-        Format::Json => print_json(&matrix_document(&report))?,
-        Format::Markdown => print_text(&matrix_markdown(&report))?,
-        Format::Csv => print_text(&matrix_csv(&report).map_err(|error| CliError::Output(error.into()))?)?,
+        Format::Json => print_json(&matrix_document(report)),
+        Format::Markdown => print_text(&matrix_markdown(report)),
+        Format::Csv => print_text(&matrix_csv(report).map_err(|error| CliError::Output(error.into()))?),
     }
-    Ok(exit_code(report.cells(), cases.len() * columns.len()))
 }
 
 /// The versions under each Python, and where they come from.
@@ -161,15 +183,17 @@ fn called_by_its_name_here(error: EnvironmentError) -> EnvironmentError {
 }
 
 /// The worst of all cells.
-fn exit_code(cells: &[Cell], wanted: usize) -> ExitCode {
+pub(super) fn exit_code(report: &MatrixReport, wanted: usize) -> ExitCode {
+    let cells = report.cells();
     if cells.len() < wanted {
         // Only an interruption leaves cells out; should anything else do so, it must not pass for success.
         return if crate::interrupt::requested() { ExitCode::Interrupted } else { ExitCode::NoVerdict };
     }
-    let of = |cell: &Cell| match cell.verdict {
-        _ if cell.ok => ExitCode::Success,
-        Some(verdict) if verdict.is_conclusive() => ExitCode::Unexpected,
-        _ => ExitCode::NoVerdict,
+    let of = |standing| match standing {
+        Standing::Expected | Standing::Skipped => ExitCode::Success,
+        Standing::Unexpected => ExitCode::Unexpected,
+        Standing::NoVerdict => ExitCode::NoVerdict,
     };
-    cells.iter().map(of).max().unwrap_or(ExitCode::NoVerdict)
+    let notes = if report.notes().is_empty() { ExitCode::Success } else { ExitCode::NoVerdict };
+    cells.iter().map(|cell| of(cell.standing())).fold(notes, ExitCode::max)
 }

@@ -2,9 +2,11 @@
 
 mod bisect;
 mod cases;
+mod ci;
 mod environments;
 mod error;
 mod matrix;
+mod merge;
 mod overlay;
 mod run;
 mod settings;
@@ -49,6 +51,8 @@ enum Command {
     Bisect(bisect::BisectArgs),
     /// Run cases on many versions of torch and point out where verdicts change
     Matrix(matrix::MatrixArgs),
+    /// Join what several machines found into one matrix
+    Merge(merge::MergeArgs),
     /// Tell memory growth and collections out of a log of torchtitan
     TitanLog(titan_log::TitanLogArgs),
     /// Watch any training script, unedited: memory per step, cycles that keep tensors, a verdict
@@ -111,6 +115,7 @@ fn parse_and_dispatch(is_bisection: bool) -> ProcessExitCode {
         Ok(code) => code,
         Err(error) => {
             error.print();
+            ci::annotate_failure(&error);
             let code = error.exit_code();
             if is_bisection { BisectCode::of_failure(code).into() } else { code.into() }
         }
@@ -141,6 +146,7 @@ fn dispatch(cli: Cli) -> Result<ProcessExitCode, CliError> {
         Command::Run(args) => run::run(&args, &cli.cache),
         Command::Bisect(args) => bisect::run(&args, &cli.cache).map(Into::into),
         Command::Matrix(args) => matrix::run(&args, &cli.cache).map(Into::into),
+        Command::Merge(args) => merge::run(&args).map(Into::into),
         Command::TitanLog(args) => titan_log::run(&args).map(Into::into),
         Command::Watch(args) => watch::run(&args, &cli.cache),
         Command::List(args) => {

@@ -7,17 +7,19 @@ use clap::{Args, ValueEnum};
 use torchleak_protocol::Device;
 
 use super::cases::CasesArgs;
+use super::ci::{ReportArgs, part_of};
 use super::error::CliError;
 use super::overlay::{OverlayArgs, overlay_line};
 use super::settings::SettingsArgs;
 use super::{print_json, print_text};
 use crate::cache::{Cache, CacheArgs};
-use crate::case::Verdict;
+use crate::case::{Partition, Verdict};
 use crate::environment::{Environment, EnvironmentArgs, OnStderr};
 use crate::exit_code::{BisectCode, ExitCode};
-use crate::report::{ProgressWatcher, case_lines, case_text, document};
+use crate::report::{MatrixReport, ProgressWatcher, case_lines, case_text, document};
 use crate::run::{CaseOutcome, Outcome};
 use crate::say::say;
+use crate::versions::{Cell, label};
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -39,6 +41,17 @@ pub struct RunArgs {
     /// How many findings to show below each verdict: which cycles keep which tensors
     #[arg(long, value_name = "N", default_value_t = 1)]
     findings: usize,
+    /// Run one of N parts of the cases, for N machines
+    #[arg(
+        long,
+        value_name = "I/N",
+        default_value = "1/1",
+        hide_default_value = true,
+        help_heading = "For CI"
+    )]
+    partition: Partition,
+    #[command(flatten)]
+    reports: ReportArgs,
 }
 
 const EXAMPLES: &str = "\
@@ -80,6 +93,7 @@ pub fn run(args: &RunArgs, cache: &CacheArgs) -> Result<ProcessExitCode, CliErro
 
 fn run_cases(args: &RunArgs, cache: &CacheArgs) -> Result<Vec<CaseOutcome>, CliError> {
     let cases = args.cases.selected()?;
+    let cases = part_of(&cases, args.partition);
     let cache = Cache::open(cache)?;
     let settings = args.settings.settings(&cache)?;
     let environment = args.overlay.environment(&args.environment, &cache, &OnStderr::new())?;
@@ -101,12 +115,16 @@ fn run_cases(args: &RunArgs, cache: &CacheArgs) -> Result<Vec<CaseOutcome>, CliE
         };
         output = std::mem::replace(&mut output, Ok(())).and_then(|()| print_text(&format!("{text}\n")));
     });
-    let outcomes = crate::run::run(&cases, &environment, &options, &mut watcher)?;
+    let outcomes = crate::run::run(cases, &environment, &options, &mut watcher)?;
     drop(watcher);
     output?;
     if format == Format::Json {
-        print_json(&document(&environment, device_word(options.device), &outcomes))?;
+        print_json(&document(&environment, options.device, &outcomes))?;
     }
+    let overlay = environment.overlay().map(|overlay| overlay.commit.as_str());
+    let label = label(&environment.facts.torch, overlay);
+    let cells = outcomes.iter().map(|outcome| Cell::of(outcome, &label, &environment));
+    args.reports.write(&MatrixReport::new(cells.collect()), cases)?;
     Ok(outcomes)
 }
 
@@ -120,13 +138,6 @@ fn environment_line(environment: &Environment, device: Device) -> String {
     };
     let overlay = environment.overlay().map_or_else(String::new, overlay_line);
     format!("torch {} (commit {commit}), Python {}, {device}\n{overlay}", facts.torch, facts.python)
-}
-
-fn device_word(device: Device) -> &'static str {
-    match device {
-        Device::Cpu => "cpu",
-        Device::Cuda => "cuda",
-    }
 }
 
 /// The worst of all cases. A case that cannot run on the device is fine among all, and is no verdict
@@ -155,7 +166,8 @@ fn bisect_code(outcomes: &[CaseOutcome]) -> BisectCode {
         BisectCode::Failure
     } else if outcomes.iter().any(leaks) {
         BisectCode::Bad
-    } else if outcomes.iter().all(|outcome| outcome.verdict() == Some(Verdict::Fixed)) {
+    } else if !outcomes.is_empty() && outcomes.iter().all(|outcome| outcome.verdict() == Some(Verdict::Fixed))
+    {
         BisectCode::Good
     } else {
         BisectCode::CannotTell

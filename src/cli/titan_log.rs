@@ -96,7 +96,7 @@ fn print(args: &TitanLogArgs, judged: &Judged<'_>, rows: Rows, notes: &[String])
     if let Some(path) = &args.svg {
         let drawn = svg(judged, &crate::titan::plain(&name)).map_err(std::io::Error::other);
         let written = drawn.and_then(|picture| std::fs::write(path, picture));
-        written.map_err(|source| CliError::Picture { path: path.clone(), source })?;
+        written.map_err(|source| CliError::File { what: "picture", path: path.clone(), source })?;
     }
     match args.format {
         PlainFormat::Json => print_json(&titan_log_document(judged, &name, rows, notes)),

@@ -110,7 +110,7 @@ fn table(tested: &[Tested]) -> String {
             one.candidate.clone(),
             one.answer.word().to_owned(),
             one.verdict.map_or("-", |verdict| verdict.word()).to_owned(),
-            one.growth.map_or_else(|| "-".to_owned(), human),
+            one.growth.map_or_else(|| "-".to_owned(), |growth| human(growth as f64)),
             one.runs.to_string(),
             format!("{:.1}", one.seconds),
         ];

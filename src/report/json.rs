@@ -1,13 +1,14 @@
 //! The JSON document of a run. Integers are bytes unless a name says otherwise.
 
 use serde_json::{Map, Value, json};
+use torchleak_protocol::Device;
 
 use crate::cycles::Diagnosis;
 use crate::environment::Environment;
 use crate::run::{ArmOutcome, CaseOutcome, Outcome};
 
 /// The one document that `--format json` prints.
-pub fn document(environment: &Environment, device: &str, outcomes: &[CaseOutcome]) -> Value {
+pub fn document(environment: &Environment, device: Device, outcomes: &[CaseOutcome]) -> Value {
     let facts = &environment.facts;
     json!({
         "schema": 1,

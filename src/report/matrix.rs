@@ -5,17 +5,39 @@ use std::fmt::Write;
 use comfy_table::{Cell as TableCell, CellAlignment, Color, Table, presets};
 use serde_json::{Value, json};
 
+use torchleak_protocol::Device;
+
+use super::markdown::escaped;
 use crate::case::Verdict;
-use crate::versions::{Cell, Transition, minor, transitions};
+use crate::versions::{Cell, Share, Transition, minor, transitions};
 
 /// The cells in rows and columns.
 #[derive(Debug)]
 pub struct MatrixReport {
     /// The cases, in the order in which they were asked for.
     cases: Vec<String>,
-    /// The versions with their Pythons' `X.Y`, in the order in which they were asked for.
-    columns: Vec<(String, String)>,
+    /// In the order in which they were asked for.
+    columns: Vec<Column>,
     cells: Vec<Cell>,
+    /// Which part of a larger matrix this is, where that is known.
+    share: Option<Share>,
+    /// What keeps it from being whole.
+    notes: Vec<String>,
+}
+
+/// What all cells of a column have in common.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Column {
+    label: String,
+    /// The Python's `X.Y`.
+    python: String,
+    device: Device,
+}
+
+impl Column {
+    fn of(cell: &Cell) -> Self {
+        Self { label: cell.label.clone(), python: minor(&cell.python).to_owned(), device: cell.device }
+    }
 }
 
 impl MatrixReport {
@@ -26,12 +48,27 @@ impl MatrixReport {
             if !cases.contains(&cell.case) {
                 cases.push(cell.case.clone());
             }
-            let column = (cell.label.clone(), minor(&cell.python).to_owned());
+            let column = Column::of(cell);
             if !columns.contains(&column) {
                 columns.push(column);
             }
         }
-        Self { cases, columns, cells }
+        Self { cases, columns, cells, share: None, notes: Vec::new() }
+    }
+
+    /// The same, as a part of a larger matrix.
+    pub fn with_share(self, share: Share) -> Self {
+        Self { share: Some(share), ..self }
+    }
+
+    /// The same with what keeps it from being whole.
+    pub fn with_notes(self, notes: Vec<String>) -> Self {
+        Self { notes, ..self }
+    }
+
+    /// What keeps it from being whole.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
     }
 
     /// The cells, as they were found.
@@ -39,21 +76,38 @@ impl MatrixReport {
         &self.cells
     }
 
-    fn cell(&self, case: &str, column: &(String, String)) -> Option<&Cell> {
-        self.cells
-            .iter()
-            .find(|cell| cell.case == case && cell.label == column.0 && minor(&cell.python) == column.1)
+    fn cell(&self, case: &str, column: &Column) -> Option<&Cell> {
+        self.cells.iter().find(|cell| {
+            // In the order in which cells differ, as this is asked for each of them.
+            cell.label == column.label
+                && cell.case == case
+                && minor(&cell.python) == column.python
+                && cell.device == column.device
+        })
     }
 
-    /// Where verdicts change, case by case and Python by Python.
+    /// The columns, each with its cells.
+    pub(super) fn by_column(&self) -> impl Iterator<Item = (&Column, Vec<&Cell>)> {
+        self.columns
+            .iter()
+            .map(|column| (column, self.cases.iter().filter_map(|case| self.cell(case, column)).collect()))
+    }
+
+    /// Where verdicts change, case by case, Python by Python and device by device.
     pub fn transitions(&self) -> Vec<Transition> {
-        let mut pythons: Vec<&String> = self.columns.iter().map(|(_, python)| python).collect();
-        pythons.dedup();
+        let mut rows: Vec<Vec<&Column>> = Vec::new();
+        for column in &self.columns {
+            let is_of =
+                |row: &&mut Vec<&Column>| row[0].python == column.python && row[0].device == column.device;
+            match rows.iter_mut().find(is_of) {
+                Some(row) => row.push(column),
+                None => rows.push(vec![column]),
+            }
+        }
         let mut found = Vec::new();
         for case in &self.cases {
-            for python in &pythons {
-                let row = self.columns.iter().filter(|(_, of)| of == *python);
-                found.extend(transitions(row.filter_map(|column| self.cell(case, column))));
+            for row in &rows {
+                found.extend(transitions(row.iter().filter_map(|column| self.cell(case, column))));
             }
         }
         found
@@ -61,17 +115,36 @@ impl MatrixReport {
 
     /// Whether there are several Pythons, so that a version alone does not name a column.
     fn has_pythons(&self) -> bool {
-        self.columns.iter().any(|(_, python)| *python != self.columns[0].1)
+        self.columns.iter().any(|column| column.python != self.columns[0].python)
     }
 
-    fn heading(&self, (label, python): &(String, String), separator: &str) -> String {
-        if self.has_pythons() { format!("{label}{separator}py{python}") } else { label.clone() }
+    /// Whether there are several devices, which only machines that are joined have. What could not be run has none.
+    fn has_devices(&self) -> bool {
+        let mut devices = self.cells.iter().filter(|cell| cell.verdict.is_some()).map(|cell| cell.device);
+        let first = devices.next();
+        devices.any(|device| Some(device) != first)
+    }
+
+    pub(super) fn heading(&self, column: &Column, separator: &str) -> String {
+        let mut heading = column.label.clone();
+        if self.has_pythons() {
+            let _ = write!(heading, "{separator}py{}", column.python);
+        }
+        if self.has_devices() {
+            let _ = write!(heading, "{separator}{}", device_word(column.device));
+        }
+        heading
     }
 
     fn sentence(&self, transition: &Transition) -> String {
-        let python =
-            if self.has_pythons() { format!(", Python {}", transition.python) } else { String::new() };
-        format!("{}: {}{python}", transition.case, transition.sentence())
+        let mut sentence = format!("{}: {}", transition.case, transition.sentence());
+        if self.has_pythons() {
+            let _ = write!(sentence, ", Python {}", transition.python);
+        }
+        if self.has_devices() {
+            let _ = write!(sentence, ", {}", device_word(transition.device));
+        }
+        sentence
     }
 
     /// What a reader must know of single cells: those that are not as expected, and those without a verdict.
@@ -79,15 +152,7 @@ impl MatrixReport {
         let told = self.cells.iter().filter(|cell| !cell.ok || cell.verdict.is_none());
         let mut remarks: Vec<(String, Vec<&str>)> = Vec::new();
         for cell in told {
-            let what = match (cell.verdict, cell.expected) {
-                (Some(verdict), Some(expected)) if verdict != expected => {
-                    format!("{verdict}, expected {expected}: ")
-                }
-                (Some(verdict), _) => format!("{verdict}: "),
-                (None, _) => String::new(),
-            };
-            let version = self.heading(&(cell.label.clone(), minor(&cell.python).to_owned()), ", ");
-            let remark = format!("{version}: {what}{}", cell.reason);
+            let remark = format!("{}: {}", self.heading(&Column::of(cell), ", "), remark(cell));
             // A version that cannot be had says so once and not for each case.
             match remarks.iter_mut().find(|(known, _)| *known == remark) {
                 Some((_, cases)) => cases.push(&cell.case),
@@ -100,6 +165,24 @@ impl MatrixReport {
             cases => cases.join(", "),
         };
         remarks.into_iter().map(|(remark, cases)| format!("{}, {remark}", named(&cases))).collect()
+    }
+}
+
+fn device_word(device: Device) -> &'static str {
+    match device {
+        Device::Cpu => "cpu",
+        Device::Cuda => "cuda",
+    }
+}
+
+/// What a cell shows and why.
+pub(super) fn remark(cell: &Cell) -> String {
+    match (cell.verdict, cell.expected) {
+        (Some(verdict), Some(expected)) if verdict != expected => {
+            format!("{verdict}, expected {expected}: {}", cell.reason)
+        }
+        (Some(verdict), _) => format!("{verdict}: {}", cell.reason),
+        (None, _) => cell.reason.clone(),
     }
 }
 
@@ -158,7 +241,10 @@ pub fn matrix_text(report: &MatrixReport, is_coloured: bool, width: u16) -> Stri
         }
     }
     let changes = report.transitions().iter().map(|one| report.sentence(one) + "\n").collect::<String>();
-    let remarks = report.remarks().iter().map(|one| one.replace('\n', "\n  ") + "\n").collect::<String>();
+    let told = report.remarks().into_iter().chain(report.notes.iter().cloned());
+    // A program's message must not steer the terminal.
+    let steers = |character: char| character.is_control() && character != '\n';
+    let remarks = told.map(|one| one.replace(steers, "").replace('\n', "\n  ") + "\n").collect::<String>();
     for paragraph in [changes, remarks, legend(report)].iter().filter(|paragraph| !paragraph.is_empty()) {
         let _ = write!(text, "\n{paragraph}");
     }
@@ -166,10 +252,10 @@ pub fn matrix_text(report: &MatrixReport, is_coloured: bool, width: u16) -> Stri
 }
 
 /// The columns in groups that fit the width beside the names of the cases.
-fn parts(report: &MatrixReport, width: usize) -> Vec<&[(String, String)]> {
+fn parts(report: &MatrixReport, width: usize) -> Vec<&[Column]> {
     // On both sides of what is in a column.
     const PADDING: usize = 2;
-    let wide = |column: &(String, String)| {
+    let wide = |column: &Column| {
         let heading = report.heading(column, "\n");
         let words = report.cases.iter().map(|case| word(report.cell(case, column)).len());
         heading.lines().map(str::len).chain(words).max().unwrap_or(0) + PADDING
@@ -202,23 +288,22 @@ fn legend(report: &MatrixReport) -> String {
 
 /// A Markdown table with the changes below it.
 pub fn matrix_markdown(report: &MatrixReport) -> String {
-    let cell_text = |text: &str| text.replace('|', "\\|").replace('\n', " ");
     let mut text = String::from("| case |");
     for column in &report.columns {
-        let _ = write!(text, " {} |", cell_text(&report.heading(column, ", ")));
+        let _ = write!(text, " {} |", escaped(&report.heading(column, ", ")));
     }
     let _ = writeln!(text, "\n|---|{}", "---|".repeat(report.columns.len()));
     for case in &report.cases {
-        let _ = write!(text, "| {} |", cell_text(case));
+        let _ = write!(text, "| {} |", escaped(case));
         for column in &report.columns {
-            let _ = write!(text, " {} |", word(report.cell(case, column)).replace('*', "\\*"));
+            let _ = write!(text, " {} |", escaped(&word(report.cell(case, column))));
         }
         text.push('\n');
     }
-    let remarks = report.remarks();
     let transitions = report.transitions();
-    let told = transitions.iter().map(|transition| report.sentence(transition)).chain(remarks);
-    let lines: Vec<String> = told.map(|line| format!("- {}\n", line.replace('\n', " "))).collect();
+    let told = transitions.iter().map(|transition| report.sentence(transition)).chain(report.remarks());
+    let told = told.chain(report.notes.iter().cloned());
+    let lines: Vec<String> = told.map(|line| format!("- {}\n", escaped(&line))).collect();
     if !lines.is_empty() {
         let _ = write!(text, "\n{}", lines.concat());
     }
@@ -251,20 +336,19 @@ pub fn matrix_csv(report: &MatrixReport) -> Result<String, csv::Error> {
         "reason",
     ])?;
     for cell in &report.cells {
-        let device = serde_json::to_value(cell.device).ok();
         writer.write_record([
             cell.case.as_str(),
             &cell.label,
             &cell.torch,
             cell.torch_commit.as_deref().unwrap_or_default(),
             &cell.python,
-            device.as_ref().and_then(Value::as_str).unwrap_or_default(),
+            device_word(cell.device),
             cell.verdict.map_or("", Verdict::word),
             cell.expected.map_or("", Verdict::word),
             &cell.ok.to_string(),
             &cell.cached.to_string(),
             &format!("{:.2}", cell.seconds),
-            &cell.growth.map(|growth| format!("{growth:.0}")).unwrap_or_default(),
+            &cell.growth.map(|growth| growth.to_string()).unwrap_or_default(),
             &cell.reason,
         ])?;
     }
@@ -274,27 +358,11 @@ pub fn matrix_csv(report: &MatrixReport) -> Result<String, csv::Error> {
 
 /// The document that `--format json` prints.
 pub fn matrix_document(report: &MatrixReport) -> Value {
-    let cells = report.cells.iter().map(|cell| {
-        json!({
-            "case": cell.case,
-            "torch": cell.label,
-            "build": cell.torch,
-            "commit": cell.torch_commit,
-            "python": cell.python,
-            "device": cell.device,
-            "verdict": cell.verdict,
-            "reason": cell.reason,
-            "expected": cell.expected,
-            "ok": cell.ok,
-            "cached": cell.cached,
-            "seconds": cell.seconds,
-            "growth_bytes_per_step": cell.growth.map(|growth| growth.round() as i64),
-            "run_dir": cell.run_dir,
-        })
-    });
     json!({
         "schema": 1,
-        "cells": cells.collect::<Vec<_>>(),
+        "partition": report.share,
+        "cells": report.cells,
         "transitions": report.transitions(),
+        "notes": report.notes,
     })
 }

@@ -109,10 +109,12 @@ impl RunFolder {
         let verdict = serde_json::json!({
             "schema": 1,
             "name": outcome.name,
+            "device": outcome.device,
             "verdict": outcome.verdict().map(|verdict| verdict.word()),
             "reason": outcome.reason(),
             "expected": outcome.expected.map(|verdict| verdict.word()),
             "ok": outcome.is_ok(),
+            "seconds": outcome.seconds,
             "numbers": numbers,
         });
         std::fs::write(self.path.join("verdict.json"), format!("{verdict:#}\n"))

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use torchleak_protocol::Device;
+
 use crate::case::{Prediction, Verdict};
 use crate::cycles::{Diagnosis, Retained};
 use crate::measure::Recording;
@@ -23,6 +25,7 @@ pub struct ArmOutcome {
 #[derive(Debug, Clone)]
 pub struct CaseOutcome {
     pub name: String,
+    pub device: Device,
     pub steps: u32,
     pub warmup: u32,
     pub prediction: Option<Prediction>,
@@ -34,6 +37,9 @@ pub struct CaseOutcome {
     /// What holds tensors that no collect freed, where the verdict says that there are such.
     pub retained: Option<Retained>,
     pub outcome: Outcome,
+    /// Seconds since the case before it was decided, or since the run began: those of the cases that ran together add up
+    /// to their time, in which the first one pays the import of torch.
+    pub seconds: f64,
     /// Where everything is kept. None when nothing was run.
     pub folder: Option<PathBuf>,
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use pep440_rs::Version;
 use torchleak_protocol::{ArmEvent, Device, HostEvent, Start};
@@ -27,6 +28,8 @@ pub struct Recorder<'a> {
     cases: Vec<Tracked>,
     /// Which arm of which case, or of the control, a number names.
     owners: BTreeMap<u64, Owner>,
+    /// When the last case was decided.
+    last: Instant,
     watcher: &'a mut dyn Watcher,
 }
 
@@ -45,6 +48,8 @@ struct Tracked {
     diagnosis: Option<Diagnosis>,
     retained: Option<Retained>,
     outcome: Option<Outcome>,
+    /// Since the case before was decided.
+    took: Duration,
     /// Whether the watcher knows the outcome, and whether it was told it in the order of the cases.
     decided: bool,
     told: bool,
@@ -77,6 +82,7 @@ impl<'a> Recorder<'a> {
             control_lines: String::new(),
             cases,
             owners,
+            last: Instant::now(),
             watcher,
         };
         recorder.tell_what_is_known();
@@ -93,10 +99,11 @@ impl<'a> Recorder<'a> {
         let control = self.control.results(self.device);
         for case in &mut self.cases {
             if case.outcome.is_none() {
-                case.conclude(control.as_ref(), &self.control_lines);
+                case.conclude(control.as_ref(), &self.control_lines, self.last.elapsed());
             }
             if case.outcome.is_some() && !case.decided {
                 case.decided = true;
+                self.last = Instant::now();
                 self.watcher.decided(&case.snapshot());
             }
         }
@@ -124,6 +131,7 @@ impl Tracked {
             diagnosis: None,
             retained: None,
             outcome: None,
+            took: Duration::ZERO,
             decided: false,
             told: false,
         };
@@ -169,7 +177,7 @@ impl Tracked {
 
     /// Sets the outcome if every arm is over. Without a result of the control a case waits, unless
     /// it was interrupted.
-    fn conclude(&mut self, control: Option<&ControlResults>, control_lines: &str) {
+    fn conclude(&mut self, control: Option<&ControlResults>, control_lines: &str, took: Duration) {
         if self.arms.iter().any(|arm| arm.ending.is_none()) {
             return;
         }
@@ -190,6 +198,7 @@ impl Tracked {
             self.retained = self.garbage().and_then(retained);
         }
         self.outcome = Some(outcome);
+        self.took = took;
         if let Some(folder) = &self.folder
             && let Err(error) = folder.write_verdict(&self.snapshot(), control_lines)
         {
@@ -217,6 +226,7 @@ impl Tracked {
     fn snapshot(&self) -> CaseOutcome {
         CaseOutcome {
             name: self.resolved.name.clone(),
+            device: self.resolved.device,
             steps: self.resolved.steps,
             warmup: self.resolved.warmup,
             prediction: self.resolved.prediction.clone(),
@@ -225,6 +235,7 @@ impl Tracked {
             diagnosis: self.diagnosis.clone(),
             retained: self.retained.clone(),
             outcome: self.outcome.clone().unwrap_or(Outcome::Interrupted),
+            seconds: self.took.as_secs_f64(),
             folder: self.folder_path(),
         }
     }

@@ -54,8 +54,8 @@ pub struct Tested {
     pub verdict: Option<Verdict>,
     pub reason: String,
     /// Bytes per step of the uncollected arm.
-    #[serde(rename = "growth_bytes_per_step", serialize_with = "rounded")]
-    pub growth: Option<f64>,
+    #[serde(rename = "growth_bytes_per_step")]
+    pub growth: Option<i64>,
     /// How often it was run, also to confirm it.
     pub runs: usize,
     /// Seconds for all its runs.
@@ -130,11 +130,6 @@ impl BisectReport {
     pub fn sides(&self) -> Option<(&Tested, &Tested)> {
         self.on_side(self.last_before.as_ref()).zip(self.on_side(self.first_after.as_ref()))
     }
-}
-
-/// Bytes are whole in every document.
-fn rounded<S: serde::Serializer>(bytes: &Option<f64>, serializer: S) -> Result<S::Ok, S::Error> {
-    bytes.map(|bytes| bytes.round() as i64).serialize(serializer)
 }
 
 fn tested(bisection: &Bisection<'_>, candidate: &Candidate, state: &State) -> Option<Tested> {

@@ -1,7 +1,6 @@
 //! A cell: what one case shows on one version.
 
 use std::path::PathBuf;
-use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 use torchleak_protocol::Device;
@@ -16,13 +15,16 @@ use crate::run::{CaseOutcome, Outcome, RunError, RunOptions, Watcher};
 pub struct Cell {
     pub case: String,
     /// The name of the candidate.
+    #[serde(rename = "torch")]
     pub label: String,
     /// `torch.__version__`.
+    #[serde(rename = "build")]
     pub torch: String,
     /// The commit torch was built from.
+    #[serde(rename = "commit")]
     pub torch_commit: Option<String>,
     /// The commit whose Python files were laid over it, if any were.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overlay: Option<String>,
     /// The full Python version.
     pub python: String,
@@ -33,10 +35,10 @@ pub struct Cell {
     pub expected: Option<Verdict>,
     /// Whether the verdict is the expected one or, where nothing is expected, is one at all.
     pub ok: bool,
-    /// Bytes per step of the uncollected arm, where they were measured.
-    pub growth: Option<f64>,
-    /// Seconds since the cell before it was known, or since the run began: those of the cells that ran together add up
-    /// to their time, in which the first one pays the import of torch.
+    /// Whole bytes per step of the uncollected arm, where they were measured.
+    #[serde(rename = "growth_bytes_per_step")]
+    pub growth: Option<i64>,
+    /// As in [`CaseOutcome`]; 0 where nothing was run.
     pub seconds: f64,
     /// Where the evidence is kept.
     pub run_dir: Option<PathBuf>,
@@ -45,7 +47,53 @@ pub struct Cell {
     pub cached: bool,
 }
 
+/// How a cell stands to what is expected, the worst last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Standing {
+    Expected,
+    /// It has no verdict, which breaks no expectation: the case is about another device, or the version was never built.
+    Skipped,
+    Unexpected,
+    /// There should be a verdict that tells, and there is none.
+    NoVerdict,
+}
+
 impl Cell {
+    /// What a case came to in an environment that is called `label`.
+    pub fn of(outcome: &CaseOutcome, label: &str, environment: &Environment) -> Self {
+        let facts = &environment.facts;
+        Self {
+            case: outcome.name.clone(),
+            label: label.to_owned(),
+            torch: facts.torch.clone(),
+            torch_commit: facts.torch_commit.clone(),
+            overlay: environment.overlay().map(|overlay| overlay.commit.clone()),
+            python: facts.python.clone(),
+            device: outcome.device,
+            verdict: outcome.verdict(),
+            reason: outcome.reason().to_owned(),
+            expected: outcome.expected,
+            ok: outcome.is_ok(),
+            growth: outcome.numbers().map(|numbers| numbers.growth.round() as i64),
+            seconds: outcome.seconds,
+            run_dir: outcome
+                .folder
+                .as_deref()
+                .map(|path| std::path::absolute(path).unwrap_or(path.to_owned())),
+            cached: false,
+        }
+    }
+
+    /// How it stands to what is expected.
+    pub fn standing(&self) -> Standing {
+        match self.verdict {
+            Some(_) if self.ok => Standing::Expected,
+            None if self.ok => Standing::Skipped,
+            Some(verdict) if verdict.is_conclusive() => Standing::Unexpected,
+            _ => Standing::NoVerdict,
+        }
+    }
+
     /// The cell of a case on a version that has no environment. It is as well as expected where the version was never
     /// built for this Python.
     pub fn without_environment(
@@ -98,14 +146,7 @@ pub fn run_cells(
     options: &RunOptions,
     watcher: &mut dyn CellWatcher,
 ) -> Result<Vec<Cell>, RunError> {
-    let mut cells = Cells {
-        watcher,
-        label,
-        environment,
-        device: options.device,
-        last: Instant::now(),
-        found: Vec::new(),
-    };
+    let mut cells = Cells { watcher, label, environment, found: Vec::new() };
     crate::run::run(cases, environment, options, &mut cells)?;
     Ok(cells.found)
 }
@@ -115,36 +156,7 @@ struct Cells<'a> {
     watcher: &'a mut dyn CellWatcher,
     label: &'a str,
     environment: &'a Environment,
-    device: Device,
-    /// When the last cell was known.
-    last: Instant,
     found: Vec<Cell>,
-}
-
-impl Cells<'_> {
-    fn cell(&self, outcome: &CaseOutcome) -> Cell {
-        let facts = &self.environment.facts;
-        Cell {
-            case: outcome.name.clone(),
-            label: self.label.to_owned(),
-            torch: facts.torch.clone(),
-            torch_commit: facts.torch_commit.clone(),
-            overlay: self.environment.overlay().map(|overlay| overlay.commit.clone()),
-            python: facts.python.clone(),
-            device: self.device,
-            verdict: outcome.verdict(),
-            reason: outcome.reason().to_owned(),
-            expected: outcome.expected,
-            ok: outcome.is_ok(),
-            growth: outcome.numbers().map(|numbers| numbers.growth),
-            seconds: self.last.elapsed().as_secs_f64(),
-            run_dir: outcome
-                .folder
-                .as_deref()
-                .map(|path| std::path::absolute(path).unwrap_or(path.to_owned())),
-            cached: false,
-        }
-    }
 }
 
 impl Watcher for Cells<'_> {
@@ -155,8 +167,7 @@ impl Watcher for Cells<'_> {
     fn decided(&mut self, outcome: &CaseOutcome) {
         self.watcher.decided(outcome);
         if !matches!(outcome.outcome, Outcome::Interrupted) {
-            let cell = self.cell(outcome);
-            self.last = Instant::now();
+            let cell = Cell::of(outcome, self.label, self.environment);
             self.watcher.cell(&cell);
             self.found.push(cell);
         }

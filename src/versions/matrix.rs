@@ -1,5 +1,6 @@
 //! Runs cases on many versions: the next environment is fetched while the current one runs.
 
+use std::ops::Range;
 use std::sync::mpsc::{channel, sync_channel};
 
 use torchleak_protocol::Device;
@@ -22,6 +23,8 @@ pub struct Matrix<'a> {
     pub cases: &'a [Case],
     pub sources: &'a [Box<dyn Source>],
     pub columns: &'a [Column],
+    /// The cells to fill, numbered column by column and case by case.
+    pub wanted: Range<usize>,
     pub settings: &'a Settings,
     pub cache: &'a Cache,
     /// How many of the environments that this matrix makes may be on the disk at once, besides the one that is being
@@ -57,10 +60,10 @@ impl Matrix<'_> {
         watcher: &mut dyn MatrixWatcher,
     ) -> Result<Vec<Cell>, MatrixError> {
         let mut cells: Vec<Vec<Option<Cell>>> =
-            self.columns.iter().map(|column| self.known(column, store)).collect();
+            (0..self.columns.len()).map(|place| self.known(place, store)).collect();
         cells.iter().flatten().flatten().for_each(|cell| watcher.cell(cell));
         let pending: Vec<usize> =
-            (0..cells.len()).filter(|&place| cells[place].iter().any(Option::is_none)).collect();
+            (0..cells.len()).filter(|&place| !self.missing(place, &cells[place]).is_empty()).collect();
         if pending.iter().any(|&place| self.is_missing(place)) {
             environment::check_room(self.cache)?;
         }
@@ -101,8 +104,19 @@ impl Matrix<'_> {
     }
 
     /// The cells of a column that are known from an earlier run, in the order of the cases.
-    fn known(&self, column: &Column, store: &CellStore) -> Vec<Option<Cell>> {
-        self.cases.iter().map(|case| store.get(case, &column.candidate)).collect()
+    fn known(&self, place: usize, store: &CellStore) -> Vec<Option<Cell>> {
+        let candidate = &self.columns[place].candidate;
+        let cases = self.cases.iter().enumerate();
+        cases.map(|(case, one)| store.get(one, candidate).filter(|_| self.is_wanted(place, case))).collect()
+    }
+
+    fn is_wanted(&self, place: usize, case: usize) -> bool {
+        self.wanted.contains(&(place * self.cases.len() + case))
+    }
+
+    /// The cases of a column that are to be run.
+    fn missing(&self, place: usize, cells: &[Option<Cell>]) -> Vec<usize> {
+        (0..cells.len()).filter(|&case| cells[case].is_none() && self.is_wanted(place, case)).collect()
     }
 
     /// Runs the cases of a column that are not known yet.
@@ -115,7 +129,7 @@ impl Matrix<'_> {
         watcher: &mut dyn MatrixWatcher,
     ) -> Result<(), MatrixError> {
         let column = &self.columns[place];
-        let missing: Vec<usize> = (0..cells.len()).filter(|&case| cells[case].is_none()).collect();
+        let missing = self.missing(place, cells);
         let cases: Vec<Case> = missing.iter().map(|&case| self.cases[case].clone()).collect();
         let mut keeper =
             Keeper { store, candidate: &column.candidate, cases: &cases, known: Vec::new(), watcher };

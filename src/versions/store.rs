@@ -129,7 +129,7 @@ mod tests {
             reason: String::new(),
             expected: None,
             ok: verdict.is_some(),
-            growth: Some(1.5),
+            growth: Some(2),
             seconds: 2.0,
             run_dir,
             cached: false,

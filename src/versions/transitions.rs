@@ -1,6 +1,7 @@
 //! Where a case's verdict changes from one version to the next.
 
 use serde::Serialize;
+use torchleak_protocol::Device;
 
 use super::Cell;
 use crate::case::Verdict;
@@ -18,6 +19,7 @@ pub struct Transition {
     pub case: String,
     /// The Python's `X.Y`.
     pub python: String,
+    pub device: Device,
     pub from: Side,
     pub to: Side,
 }
@@ -46,6 +48,7 @@ pub fn transitions<'a>(cells: impl IntoIterator<Item = &'a Cell>) -> Vec<Transit
             found.push(Transition {
                 case: cell.case.clone(),
                 python: minor(&cell.python).to_owned(),
+                device: cell.device,
                 from: Side { torch: other.label.clone(), verdict: last },
                 to: Side { torch: cell.label.clone(), verdict },
             });
@@ -65,8 +68,6 @@ pub fn minor(python: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use torchleak_protocol::Device;
-
     use super::*;
 
     fn cells(verdicts: &[(&str, Option<Verdict>)]) -> Vec<Cell> {

@@ -55,7 +55,7 @@ const DECORATED: &str = "    def recompute_fn(*";
 /// The torch that the wheels lean on.
 pub struct RealTorch {
     folder: PathBuf,
-    version: String,
+    pub version: String,
     pub python_minor: u32,
 }
 

@@ -2,6 +2,8 @@
 
 mod support;
 
+use std::process::Command;
+
 use rstest::rstest;
 use support::Context;
 
@@ -280,6 +282,30 @@ fn the_list_names_every_shipped_case() {
 fn the_printed_schema_is_the_committed_one() {
     let finished = Context::new().run(["schema"]);
     assert_eq!(finished.stdout.trim(), std::fs::read_to_string("cases/schema.json").unwrap().trim());
+}
+
+#[test]
+fn bash_takes_the_completions_and_every_command_has_a_manual_page() {
+    let context = Context::new();
+    let completions = context.run(["completions", "bash"]);
+    context.write("completions", &completions.stdout);
+    let bash = Command::new("bash").arg("-n").arg(context.path().join("completions")).status().unwrap();
+    assert!(completions.code == 0 && bash.success());
+    assert_eq!(context.run(["man", "."]).code, 0);
+    let help = context.run(["--help"]).stdout;
+    // A description that is too long goes on further right.
+    let is_command = |line: &&str| line.starts_with("  ") && !line.starts_with("   ");
+    let commands =
+        help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    let names: Vec<&str> =
+        commands.filter(is_command).filter_map(|line| line.split_whitespace().next()).collect();
+    assert!(names.contains(&"watch") && names.contains(&"help"), "{help}");
+    for command in names.into_iter().filter(|name| *name != "help") {
+        let page = std::fs::read_to_string(context.path().join(format!("torchleak-{command}.1"))).unwrap();
+        assert!(page.contains(".SH NAME"), "{command}: {page}");
+    }
+    let nowhere = context.run(["man", "no/such/folder"]);
+    assert!(nowhere.code == 4 && nowhere.stderr.contains("no/such/folder"), "{}", nowhere.stderr);
 }
 
 #[test]

@@ -10,6 +10,7 @@ mod merge;
 mod overlay;
 mod run;
 mod settings;
+mod shell;
 mod titan_log;
 mod watch;
 
@@ -66,6 +67,10 @@ enum Command {
     Doctor(FormatArgs),
     /// Print the JSON Schema of a case file
     Schema,
+    /// Print the completions of a shell
+    Completions(shell::CompletionsArgs),
+    /// Write the manual pages
+    Man(shell::ManArgs),
 }
 
 #[derive(Debug, Args)]
@@ -163,6 +168,8 @@ fn dispatch(cli: Cli) -> Result<ProcessExitCode, CliError> {
             print_text(&crate::case::schema_text())?;
             Ok(ExitCode::Success.into())
         }
+        Command::Completions(args) => shell::completions(&args).map(|()| ExitCode::Success.into()),
+        Command::Man(args) => shell::man(&args).map(|()| ExitCode::Success.into()),
     }
 }
 

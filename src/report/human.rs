@@ -1,5 +1,6 @@
 //! The table and the verdict of one case, for a person.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use comfy_table::{Attribute, Cell, CellAlignment, Color, Table, presets};
@@ -8,7 +9,8 @@ use crate::bytes::human;
 use crate::case::{HeldBy, Verdict};
 use crate::cycles::Diagnosis;
 use crate::measure::Recording;
-use crate::run::{CaseOutcome, Outcome};
+use crate::run::{CaseOutcome, Outcome, RankOutcome};
+use crate::verdict::Numbers;
 
 /// One case: a line per step, then the verdict with its numbers and the reason, and so many of the
 /// findings that explain it.
@@ -21,9 +23,14 @@ pub fn case_text(outcome: &CaseOutcome, findings: usize, colour: bool) -> String
     if let Some(numbers) = outcome.numbers() {
         let _ = writeln!(text, "  {}", numbers_line(outcome, numbers));
     }
+    for (rank, RankOutcome { judgement, .. }) in outcome.ranks.iter().enumerate() {
+        let measured = judgement.numbers.as_ref().map(|numbers| format!(", {}", measured(numbers)));
+        let _ = writeln!(text, "  rank {rank}: {}{}", judgement.verdict, measured.unwrap_or_default());
+    }
     let _ = writeln!(text, "  {}", indented(outcome.reason()));
     if let Some(diagnosis) = &outcome.diagnosis {
         text.push_str(&findings_text(diagnosis, findings));
+        text.push_str(&other_findings(outcome, diagnosis, findings));
     }
     if let Some(retained) = &outcome.retained {
         for sentence in retained.sentences.iter().take(findings) {
@@ -56,6 +63,20 @@ fn findings_text(diagnosis: &Diagnosis, most: usize) -> String {
     text
 }
 
+/// The first findings of ranks that are not among those of the case.
+fn other_findings(outcome: &CaseOutcome, told: &Diagnosis, most: usize) -> String {
+    let mut signatures: BTreeSet<&str> =
+        told.findings().map(|(finding, _)| finding.signature.as_str()).collect();
+    let mut text = String::new();
+    for (rank, of_rank) in outcome.ranks.iter().enumerate() {
+        let findings = of_rank.diagnosis.iter().flat_map(Diagnosis::findings).take(most);
+        for (_, explanation) in findings.filter(|(finding, _)| signatures.insert(&finding.signature)) {
+            let _ = writeln!(text, "  why (rank {rank}): {}", explanation.sentence);
+        }
+    }
+    text
+}
+
 fn indented(reason: &str) -> String {
     reason.replace('\n', "\n  ")
 }
@@ -82,7 +103,7 @@ fn verdict_line(outcome: &CaseOutcome, colour: bool) -> String {
     format!("  {styled}{expectation}")
 }
 
-fn numbers_line(outcome: &CaseOutcome, numbers: &crate::verdict::Numbers) -> String {
+fn numbers_line(outcome: &CaseOutcome, numbers: &Numbers) -> String {
     let predicted = match numbers.predicted {
         Some(predicted) => format!("{} bytes predicted", predicted.total),
         None => "nothing predicted".to_owned(),
@@ -98,9 +119,12 @@ fn numbers_line(outcome: &CaseOutcome, numbers: &crate::verdict::Numbers) -> Str
             .collect();
         format!(" ({})", terms.join(" + "))
     });
+    format!("per step: {predicted}{}, {}", terms.unwrap_or_default(), measured(numbers))
+}
+
+fn measured(numbers: &Numbers) -> String {
     format!(
-        "per step: {predicted}{}, {} in garbage, {} growth, {} freed per collect",
-        terms.unwrap_or_default(),
+        "{} in garbage, {} growth, {} freed per collect",
         numbers.garbage.bytes,
         human(numbers.growth),
         human(numbers.freed),

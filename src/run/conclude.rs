@@ -3,7 +3,7 @@
 use torchleak_protocol::Device;
 
 use super::control::{ControlResults, place};
-use super::{ArmOutcome, Outcome};
+use super::{ArmOutcome, Outcome, ranks};
 use crate::case::{Prediction, Resolved, Verdict};
 use crate::measure::{Place, Recording};
 use crate::verdict::{Evidence, Judgement, Predicted, judge};
@@ -12,23 +12,46 @@ use crate::worker::{Ending, tail};
 /// How many lines of a failed arm's traceback or output the reason shows; its log has the rest.
 const DETAIL_LINES: usize = 6;
 
-/// Judges a case whose arms are all over.
-pub fn conclude(case: &Resolved, arms: &[ArmOutcome], control: &ControlResults, log: &str) -> Outcome {
+/// Judges a case whose arms are all over, and the ranks of one that has several.
+pub fn conclude(
+    case: &Resolved,
+    arms: &[ArmOutcome],
+    control: &ControlResults,
+    log: &str,
+) -> (Outcome, Vec<Judgement>) {
     if arms.iter().any(|arm| matches!(arm.ending, None | Some(Ending::Interrupted))) {
-        return Outcome::Interrupted;
+        return (Outcome::Interrupted, Vec::new());
     }
     if let Some(reason) = first_failure(arms, log) {
-        return Outcome::Judged(Judgement { verdict: Verdict::Error, reason, numbers: None });
+        let judgement = Judgement { verdict: Verdict::Error, reason, numbers: None };
+        return (Outcome::Judged(judgement), Vec::new());
     }
+    if case.ranks == 1 {
+        return (Outcome::Judged(judge_rank(case, arms, 0, control)), Vec::new());
+    }
+    let judged: Vec<Judgement> =
+        (0..case.ranks as usize).map(|rank| judge_rank(case, arms, rank, control)).collect();
+    (Outcome::Judged(ranks::merged(&judged)), judged)
+}
+
+/// Judges what one rank reported; a case without ranks is rank 0.
+fn judge_rank(case: &Resolved, arms: &[ArmOutcome], rank: usize, control: &ControlResults) -> Judgement {
     let (place, predicted) = judged_memory(case.prediction.as_ref(), case.device);
     let empty = Recording::default();
-    let recording = |name| arms.iter().find(|arm| arm.name == name).map_or(&empty, |arm| &arm.recording);
-    let others: Vec<(String, &Recording)> = arms
+    let recordings: Vec<(&str, &Recording)> =
+        arms.iter().map(|arm| (arm.name.as_str(), arm.recordings().nth(rank).unwrap_or(&empty))).collect();
+    let recording =
+        |wanted| recordings.iter().find(|(name, _)| *name == wanted).map_or(&empty, |(_, found)| *found);
+    let others: Vec<(String, &Recording)> = recordings
         .iter()
-        .filter(|arm| !matches!(arm.name.as_str(), "uncollected" | "collected" | "garbage"))
-        .map(|arm| (arm.name.clone(), &arm.recording))
+        .filter(|(name, _)| !matches!(*name, "uncollected" | "collected" | "garbage"))
+        .map(|(name, recording)| ((*name).to_owned(), *recording))
         .collect();
-    Outcome::Judged(judge(&Evidence {
+    let control = match case.ranks {
+        1 => control.of(place).clone(),
+        _ => ranks::control(control.of(place), &recordings),
+    };
+    judge(&Evidence {
         uncollected: recording("uncollected"),
         collected: recording("collected"),
         garbage: recording("garbage"),
@@ -38,8 +61,8 @@ pub fn conclude(case: &Resolved, arms: &[ArmOutcome], control: &ControlResults, 
         place,
         predicted,
         tolerance: case.tolerance,
-        control: Some(control.of(place)),
-    }))
+        control: Some(&control),
+    })
 }
 
 fn first_failure(arms: &[ArmOutcome], log: &str) -> Option<String> {

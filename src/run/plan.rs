@@ -90,6 +90,7 @@ fn plan_case(
                     case: resolved.name.clone(),
                     policy,
                     start: resolved.start,
+                    ranks: resolved.ranks,
                     program: program.clone(),
                     device: options.device,
                     steps: resolved.steps,
@@ -99,8 +100,8 @@ fn plan_case(
                     artifacts: std::path::absolute(folder.path()).ok().map(|path| path.display().to_string()),
                     show_values: options.show_values,
                 },
-                slots: resolved.threads as usize,
-                memory: resolved.memory.unwrap_or(0),
+                slots: (resolved.threads * resolved.ranks) as usize,
+                memory: needs(&resolved).unwrap_or(0),
                 once_per_host: false,
                 log: folder.log(&name),
             },
@@ -108,6 +109,13 @@ fn plan_case(
         })
         .collect();
     Ok(PlannedCase { resolved, arms: Ok((folder, arms)) })
+}
+
+/// Bytes that an arm needs in one memory, where the case says so: its ranks share the host's, and have a
+/// GPU each.
+fn needs(case: &Resolved) -> Option<u64> {
+    let sharing = if case.device == Device::Cpu { u64::from(case.ranks) } else { 1 };
+    case.memory.map(|memory| memory.saturating_mul(sharing))
 }
 
 /// Says what a case comes to that cannot run here.
@@ -124,11 +132,19 @@ fn cannot_run(
         };
         return Some(Outcome::Skipped { reason: reason.to_owned() });
     }
+    let gpus = environment.devices.len();
+    if resolved.device == Device::Cuda && resolved.ranks as usize > gpus.max(1) {
+        let reason = format!(
+            "the case trains {} ranks, each on a GPU of its own, and torch sees {gpus}",
+            resolved.ranks
+        );
+        return Some(Outcome::Skipped { reason });
+    }
     let (has, whose) = match resolved.device {
         Device::Cpu => (memory?, "available on this machine"),
         Device::Cuda => (environment.devices.first()?.memory_bytes, "on this GPU"),
     };
-    let needs = resolved.memory.filter(|needs| *needs > has)?;
+    let needs = needs(resolved).filter(|needs| *needs > has)?;
     let reason = format!(
         "an arm needs {} of memory and {} is {whose}: run it on a larger machine, or lower the case's sizes and its \
          `memory`",

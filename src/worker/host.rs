@@ -2,7 +2,7 @@
 
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -69,16 +69,18 @@ impl Host {
         Ok(Self { process, control: Some(ours), tail })
     }
 
-    /// Asks for an arm, and passes the write ends of its two pipes along.
-    pub fn run(&self, spec: &ArmSpec, events: &OwnedFd, output: &OwnedFd) -> io::Result<()> {
+    /// Asks for an arm, and passes the write ends of its pipes along: those for events, then that for
+    /// what it prints.
+    pub fn run(&self, spec: &ArmSpec, ends: &[OwnedFd]) -> io::Result<()> {
         let control = self.control.as_ref().ok_or(io::ErrorKind::NotConnected)?;
         let command = torchleak_protocol::Command::Run(Box::new(spec.clone()));
         let mut line = serde_json::to_vec(&command)?;
         line.push(b'\n');
-        let descriptors = [events.as_fd(), output.as_fd()];
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+        let descriptors: Vec<BorrowedFd<'_>> = ends.iter().map(AsFd::as_fd).collect();
+        let rights = SendAncillaryMessage::ScmRights(&descriptors);
+        let mut space = vec![MaybeUninit::uninit(); rights.size()];
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
-        ancillary.push(SendAncillaryMessage::ScmRights(&descriptors));
+        ancillary.push(rights);
         let mut sent = sendmsg(control, &[IoSlice::new(&line)], &mut ancillary, SendFlags::NOSIGNAL)?;
         // The descriptors travel with the first bytes; the rest of a long line follows without them.
         while sent < line.len() {

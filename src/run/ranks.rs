@@ -1,0 +1,55 @@
+//! The ranks of a case that has several: each is judged like a case of its own, and all of them make
+//! the case's verdict.
+
+use crate::case::Verdict;
+use crate::cycles::Diagnosis;
+use crate::measure::{Planted, Recording};
+use crate::verdict::{Control, Judgement};
+
+/// One rank.
+#[derive(Debug, Clone)]
+pub struct RankOutcome {
+    pub judgement: Judgement,
+    pub diagnosis: Option<Diagnosis>,
+}
+
+/// The case's verdict: the one that all ranks share, with the numbers of rank 0. Ranks of which one
+/// leaks and the other does not are no verdict.
+pub fn merged(ranks: &[Judgement]) -> Judgement {
+    let numbers = ranks.first().and_then(|first| first.numbers.clone());
+    let tell = |(rank, judgement): (usize, &Judgement)| format!("rank {rank}: {}", judgement.reason);
+    let failed = ranks.iter().enumerate().find(|(_, judgement)| judgement.verdict == Verdict::Error);
+    if let Some(failed) = failed {
+        return Judgement { verdict: Verdict::Error, reason: tell(failed), numbers };
+    }
+    let Some(first) = ranks.first() else {
+        return Judgement { verdict: Verdict::Inconclusive, reason: "no rank was run".to_owned(), numbers };
+    };
+    let Some((odd, other)) = ranks.iter().enumerate().find(|(_, other)| other.verdict != first.verdict)
+    else {
+        let reason = format!("on each of {} ranks, told of rank 0: {}", ranks.len(), first.reason);
+        return Judgement { verdict: first.verdict, reason, numbers };
+    };
+    let reason = format!(
+        "the ranks differ: rank 0 is {} and rank {odd} {}; {}; {}",
+        first.verdict,
+        other.verdict,
+        tell((0, first)),
+        tell((odd, other)),
+    );
+    Judgement { verdict: Verdict::Inconclusive, reason, numbers }
+}
+
+/// What a rank planted itself, in each of its arms, if the control of the host was detected: that one
+/// vouches for the counters and the rules, and the rank's own for its processes.
+pub fn control(of_host: &Control, arms: &[(&str, &Recording)]) -> Control {
+    if let Control::Missed(_) = of_host {
+        return of_host.clone();
+    }
+    let missed = arms.iter().find_map(|(name, recording)| match &recording.planted {
+        Some(Planted { detected: true, .. }) => None,
+        Some(Planted { reason, .. }) => Some(format!("in the {name} arm {reason}")),
+        None => Some(format!("the {name} arm planted none")),
+    });
+    missed.map_or(Control::Detected, Control::Missed)
+}

@@ -70,8 +70,22 @@ fn first_failure(arms: &[ArmOutcome], log: &str) -> Option<String> {
         let ending = arm.ending.as_ref().filter(|ending| **ending != Ending::Done)?;
         let details = tail(ending.details(), DETAIL_LINES);
         let separator = if details.is_empty() { " " } else { "\n" };
-        Some(format!("the {} arm {}{separator}{details}(log: {log})", arm.name, ending.reason()))
+        let reached = ranks_reached(arm, ending);
+        Some(format!("the {} arm {}{reached}{separator}{details}(log: {log})", arm.name, ending.reason()))
     })
+}
+
+/// How far each of several ranks came that ran out of time together: the one that hangs is behind.
+fn ranks_reached(arm: &ArmOutcome, ending: &Ending) -> String {
+    if arm.peers.is_empty() || !matches!(ending, Ending::TimedOut { .. }) {
+        return String::new();
+    }
+    let steps: Vec<String> = arm
+        .recordings()
+        .enumerate()
+        .map(|(rank, recording)| format!("rank {rank} reported {} steps", recording.losses().len()))
+        .collect();
+    format!("; {}", steps.join(", "))
 }
 
 /// Which memory a case is judged by, and what is predicted there.
@@ -88,4 +102,37 @@ fn judged_memory(prediction: Option<&Prediction>, device: Device) -> (Place, Opt
     // What C++ holds is part of the device's bytes, which are among the total wherever there are any.
     let in_garbage = total.saturating_sub(prediction.cpp_bytes);
     (place, Some(Predicted { total, in_garbage }))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use torchleak_protocol::{ArmEvent, GarbageRecord};
+
+    use super::*;
+
+    #[test]
+    fn ranks_that_run_out_of_time_show_which_is_behind() {
+        let steps = |count| {
+            let mut recording = Recording::default();
+            for step in 1..=count {
+                recording
+                    .push(&ArmEvent::Garbage(Box::new(GarbageRecord { step, ..GarbageRecord::default() })));
+            }
+            recording
+        };
+        let arm = ArmOutcome {
+            name: "garbage".to_owned(),
+            recording: steps(3),
+            peers: vec![steps(2)],
+            ending: Some(Ending::TimedOut { after: Duration::from_secs(9) }),
+            start_note: None,
+        };
+        assert_eq!(
+            first_failure(&[arm], "stdout.log").unwrap(),
+            "the garbage arm ran past its deadline of 9 s and was killed (raise it with --deadline); rank 0 reported \
+             3 steps, rank 1 reported 2 steps (log: stdout.log)"
+        );
+    }
 }

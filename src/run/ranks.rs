@@ -27,7 +27,8 @@ pub fn merged(ranks: &[Judgement]) -> Judgement {
     };
     let Some((odd, other)) = ranks.iter().enumerate().find(|(_, other)| other.verdict != first.verdict)
     else {
-        let reason = format!("on each of {} ranks, told of rank 0: {}", ranks.len(), first.reason);
+        let reason =
+            format!("on each of {} ranks, with the figures of rank 0: {}", ranks.len(), first.reason);
         return Judgement { verdict: first.verdict, reason, numbers };
     };
     let reason = format!(
@@ -52,4 +53,52 @@ pub fn control(of_host: &Control, arms: &[(&str, &Recording)]) -> Control {
         None => Some(format!("the {name} arm planted none")),
     });
     missed.map_or(Control::Detected, Control::Missed)
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    fn judged(verdict: Verdict) -> Judgement {
+        Judgement { verdict, reason: format!("it is {verdict}"), numbers: None }
+    }
+
+    #[rstest]
+    #[case(&[Verdict::Fixed; 2], Verdict::Fixed, "on each of 2 ranks, with the figures of rank 0: it is fixed")]
+    #[case(
+        &[Verdict::Fixed, Verdict::Fixed, Verdict::Reproduced],
+        Verdict::Inconclusive,
+        "the ranks differ: rank 0 is fixed and rank 2 reproduced; rank 0: it is fixed; rank 2: it is reproduced"
+    )]
+    #[case(&[Verdict::Reproduced, Verdict::Error], Verdict::Error, "rank 1: it is error")]
+    fn only_what_all_ranks_share_is_the_verdict(
+        #[case] ranks: &[Verdict],
+        #[case] verdict: Verdict,
+        #[case] reason: &str,
+    ) {
+        let judged: Vec<Judgement> = ranks.iter().map(|verdict| judged(*verdict)).collect();
+        assert_eq!(merged(&judged), Judgement { verdict, reason: reason.to_owned(), numbers: None });
+    }
+
+    #[test]
+    fn every_arm_of_a_rank_and_its_host_must_have_detected_what_was_planted() {
+        let planted = |detected| Recording {
+            planted: Some(Planted { detected, reason: "a collect found nothing".to_owned() }),
+            ..Recording::default()
+        };
+        let (found, missed, silent) = (planted(true), planted(false), Recording::default());
+        let of = |host: &Control, second: &Recording| match control(
+            host,
+            &[("uncollected", &found), ("collected", second)],
+        ) {
+            Control::Detected => "detected".to_owned(),
+            Control::Missed(reason) => reason,
+        };
+        assert_eq!(of(&Control::Detected, &found), "detected");
+        assert_eq!(of(&Control::Missed("the host's".to_owned()), &found), "the host's");
+        assert_eq!(of(&Control::Detected, &missed), "in the collected arm a collect found nothing");
+        assert_eq!(of(&Control::Detected, &silent), "the collected arm planted none");
+    }
 }

@@ -39,17 +39,18 @@ impl LastWords {
         self.ended.len() == self.ranks as usize
     }
 
-    /// How the job ended by these words, if they say so. `output` is what it printed last.
+    /// How the job ended by these words, if they say so.
     ///
     /// A rank that dies takes the collectives of the others along, which then raise exceptions of
     /// their own. So one that went without a word is the cause, else the first that raised.
-    pub fn ending(&self, output: &[String]) -> Option<Ending> {
+    pub fn ending(&self) -> Option<Ending> {
         if self.is_done() {
             return Some(Ending::Done);
         }
         let silent = self.lost.iter().find(|(rank, ..)| self.is_silent(*rank));
         if let Some((rank, code, signal)) = silent {
-            return Some(self.on_rank(*rank, died(*code, *signal, output.to_vec())?));
+            // The last lines of the output are those of the ranks that it left behind.
+            return Some(self.on_rank(*rank, died(*code, *signal, Vec::new())?));
         }
         let (rank, failure) = self.failed.first()?;
         Some(self.on_rank(*rank, Ending::Failed(failure.clone())))
@@ -106,7 +107,7 @@ mod tests {
         for (rank, event) in heard {
             words.hear(*rank, event);
         }
-        words.ending(&[]).map(|ending| ending.reason())
+        words.ending().map(|ending| ending.reason())
     }
 
     #[test]

@@ -37,7 +37,7 @@ pub struct Running {
 impl Running {
     /// Whether it is known how it ended, or at least that it did.
     pub fn is_over(&self) -> bool {
-        self.stopped.is_some() || self.exited.is_some() || self.words.ending(&[]).is_some()
+        self.stopped.is_some() || self.exited.is_some() || self.words.ending().is_some()
     }
 
     /// Says how the job ended, once its process is gone and its pipes are read.
@@ -52,11 +52,11 @@ impl Running {
         // What comes after the last step is an extra, whose failure takes nothing back.
         let outweighs =
             |reason: &Ending| !self.words.is_done() || matches!(reason, Ending::NotRecorded { .. });
-        let (_, code, signal) = self.exited.unwrap_or((limit, None, None));
+        let of_exit = |(_, code, signal)| self.words.ending_of_exit(code, signal, output.clone());
         reason
             .filter(outweighs)
-            .or_else(|| self.words.ending(&output))
-            .or_else(|| self.words.ending_of_exit(code, signal, output.clone()))
+            .or_else(|| self.words.ending())
+            .or_else(|| self.exited.and_then(of_exit))
             .unwrap_or(Ending::HostDied { output })
     }
 }

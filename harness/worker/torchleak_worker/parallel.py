@@ -21,7 +21,9 @@ def join(device_type: str) -> None:
         "cuda": ("nccl", dist.is_nccl_available),
     }[device_type]
     if not is_there():
-        raise Unsupported(f"torch {torch.__version__} is built without {backend}, which ranks on {device_type} need")
+        raise Unsupported(
+            f"torch {torch.__version__} is built without {backend}, which ranks on {device_type} need"
+        )
     if device_type == "cuda":
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     # All ranks are on this machine. What gloo makes of the machine's name need not be an address of it.

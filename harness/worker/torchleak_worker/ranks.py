@@ -3,6 +3,7 @@
 import contextlib
 import os
 import sys
+import tempfile
 
 import torchleak_probe as probe
 
@@ -32,8 +33,14 @@ def _torchrun(ranks: int, script: list[str], own: int) -> int:
     from torch.distributed import run
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
+    # What a cluster tells its own torchrun is not meant for this one.
+    for name in [name for name in os.environ if name.startswith("PET_") or name == "PYTHON_EXEC"]:
+        del os.environ[name]
+    # Left to itself torchrun looks up the machine's name, which can take long, and leaves a folder behind.
+    options = ["--standalone", "--local-addr=127.0.0.1", f"--nproc-per-node={ranks}"]
     try:
-        run.main(["--standalone", f"--nproc-per-node={ranks}", *script])
+        with tempfile.TemporaryDirectory(prefix="torchleak-") as logs:
+            run.main([*options, f"--log-dir={logs}", *script])
     except ChildFailedError as error:
         for rank, failure in error.failures.items():
             signalled = failure.exitcode < 0

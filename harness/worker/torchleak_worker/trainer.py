@@ -24,8 +24,8 @@ class Llama3Trainer:
     the step: the global generator's state may differ between two runs that must have equal losses.
 
     Args:
-        program: `model`, `input`, `dtype`, `optimizer`, `checkpoint`, `compile` and `parallel`, as the protocol
-            has them.
+        program: `model`, `input`, `dtype`, `optimizer`, `checkpoint`, `compile` and `parallel`, as the
+            protocol has them.
         device: Where the model and the data are created.
 
     Raises:

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use comfy_table::{Attribute, Cell, CellAlignment, Color, Table, presets};
+use torchleak_protocol::Finding;
 
 use crate::bytes::human;
 use crate::case::{HeldBy, Verdict};
@@ -29,8 +30,7 @@ pub fn case_text(outcome: &CaseOutcome, findings: usize, colour: bool) -> String
     }
     let _ = writeln!(text, "  {}", indented(outcome.reason()));
     if let Some(diagnosis) = &outcome.diagnosis {
-        text.push_str(&findings_text(diagnosis, findings));
-        text.push_str(&other_findings(outcome, diagnosis, findings));
+        text.push_str(&findings_text(outcome, diagnosis, findings));
     }
     if let Some(retained) = &outcome.retained {
         for sentence in retained.sentences.iter().take(findings) {
@@ -48,10 +48,14 @@ pub fn case_text(outcome: &CaseOutcome, findings: usize, colour: bool) -> String
     text
 }
 
-fn findings_text(diagnosis: &Diagnosis, most: usize) -> String {
+/// So many findings of the case, and of each rank, equal ones once.
+fn findings_text(outcome: &CaseOutcome, diagnosis: &Diagnosis, most: usize) -> String {
     let mut text = String::new();
-    for (_, explanation) in diagnosis.findings().take(most) {
-        let _ = writeln!(text, "  why: {}", explanation.sentence);
+    let mut told = BTreeSet::new();
+    let of_ranks = outcome.ranks.iter().filter_map(|rank| rank.diagnosis.as_ref());
+    let shown = std::iter::once(diagnosis).chain(of_ranks).flat_map(|each| each.findings().take(most));
+    for (finding, explanation) in shown.filter(|(finding, _)| told.insert(&finding.signature)) {
+        let _ = writeln!(text, "  why{}: {}", which_ranks(outcome, finding), explanation.sentence);
         if let Some(repair) = &explanation.repair {
             let _ = writeln!(text, "  repair: {repair}");
         }
@@ -63,18 +67,15 @@ fn findings_text(diagnosis: &Diagnosis, most: usize) -> String {
     text
 }
 
-/// The first findings of ranks that are not among those of the case.
-fn other_findings(outcome: &CaseOutcome, told: &Diagnosis, most: usize) -> String {
-    let mut signatures: BTreeSet<&str> =
-        told.findings().map(|(finding, _)| finding.signature.as_str()).collect();
-    let mut text = String::new();
-    for (rank, of_rank) in outcome.ranks.iter().enumerate() {
-        let findings = of_rank.diagnosis.iter().flat_map(Diagnosis::findings).take(most);
-        for (_, explanation) in findings.filter(|(finding, _)| signatures.insert(&finding.signature)) {
-            let _ = writeln!(text, "  why (rank {rank}): {}", explanation.sentence);
-        }
-    }
-    text
+/// The ranks that have a finding, where not all of them do.
+fn which_ranks(outcome: &CaseOutcome, finding: &Finding) -> String {
+    let has = |rank: &RankOutcome| {
+        let mut findings = rank.diagnosis.iter().flat_map(Diagnosis::findings);
+        findings.any(|(other, _)| other.signature == finding.signature)
+    };
+    let ranks = outcome.ranks.iter().enumerate().filter(|(_, rank)| has(rank));
+    let found: Vec<String> = ranks.map(|(rank, _)| rank.to_string()).collect();
+    if found.len() == outcome.ranks.len() { String::new() } else { format!(" (rank {})", found.join(", ")) }
 }
 
 fn indented(reason: &str) -> String {

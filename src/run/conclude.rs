@@ -26,12 +26,14 @@ pub fn conclude(
         let judgement = Judgement { verdict: Verdict::Error, reason, numbers: None };
         return (Outcome::Judged(judgement), Vec::new());
     }
+    let first = judge_rank(case, arms, 0, control);
     if case.ranks == 1 {
-        return (Outcome::Judged(judge_rank(case, arms, 0, control)), Vec::new());
+        return (Outcome::Judged(first), Vec::new());
     }
-    let judged: Vec<Judgement> =
-        (0..case.ranks as usize).map(|rank| judge_rank(case, arms, rank, control)).collect();
-    (Outcome::Judged(ranks::merged(&judged)), judged)
+    let others: Vec<Judgement> =
+        (1..case.ranks as usize).map(|rank| judge_rank(case, arms, rank, control)).collect();
+    let merged = ranks::merged(&first, &others);
+    (Outcome::Judged(merged), std::iter::once(first).chain(others).collect())
 }
 
 /// Judges what one rank reported; a case without ranks is rank 0.

@@ -15,30 +15,20 @@ pub struct RankOutcome {
 
 /// The case's verdict: the one that all ranks share, with the numbers of rank 0. Ranks of which one
 /// leaks and the other does not are no verdict.
-pub fn merged(ranks: &[Judgement]) -> Judgement {
-    let numbers = ranks.first().and_then(|first| first.numbers.clone());
-    let tell = |(rank, judgement): (usize, &Judgement)| format!("rank {rank}: {}", judgement.reason);
-    let failed = ranks.iter().enumerate().find(|(_, judgement)| judgement.verdict == Verdict::Error);
-    if let Some(failed) = failed {
-        return Judgement { verdict: Verdict::Error, reason: tell(failed), numbers };
-    }
-    let Some(first) = ranks.first() else {
-        return Judgement { verdict: Verdict::Inconclusive, reason: "no rank was run".to_owned(), numbers };
+pub fn merged(first: &Judgement, others: &[Judgement]) -> Judgement {
+    let find = |is_told: &dyn Fn(&Judgement) -> bool| {
+        std::iter::once(first).chain(others).enumerate().find(|(_, judgement)| is_told(judgement))
     };
-    let Some((odd, other)) = ranks.iter().enumerate().find(|(_, other)| other.verdict != first.verdict)
-    else {
-        let reason =
-            format!("on each of {} ranks, with the figures of rank 0: {}", ranks.len(), first.reason);
-        return Judgement { verdict: first.verdict, reason, numbers };
+    let (verdict, reason) = if let Some((rank, failed)) = find(&|one| one.verdict == Verdict::Error) {
+        (Verdict::Error, format!("rank {rank}: {}", failed.reason))
+    } else if let Some((rank, odd)) = find(&|one| one.verdict != first.verdict) {
+        let differ = format!("the ranks differ: rank 0 is {} and rank {rank} {}", first.verdict, odd.verdict);
+        (Verdict::Inconclusive, format!("{differ}; rank 0: {}; rank {rank}: {}", first.reason, odd.reason))
+    } else {
+        let all = others.len() + 1;
+        (first.verdict, format!("on each of {all} ranks, with the figures of rank 0: {}", first.reason))
     };
-    let reason = format!(
-        "the ranks differ: rank 0 is {} and rank {odd} {}; {}; {}",
-        first.verdict,
-        other.verdict,
-        tell((0, first)),
-        tell((odd, other)),
-    );
-    Judgement { verdict: Verdict::Inconclusive, reason, numbers }
+    Judgement { verdict, reason, numbers: first.numbers.clone() }
 }
 
 /// What a rank planted itself, in each of its arms, if the control of the host was detected: that one
@@ -79,7 +69,10 @@ mod tests {
         #[case] reason: &str,
     ) {
         let judged: Vec<Judgement> = ranks.iter().map(|verdict| judged(*verdict)).collect();
-        assert_eq!(merged(&judged), Judgement { verdict, reason: reason.to_owned(), numbers: None });
+        assert_eq!(
+            merged(&judged[0], &judged[1..]),
+            Judgement { verdict, reason: reason.to_owned(), numbers: None }
+        );
     }
 
     #[test]

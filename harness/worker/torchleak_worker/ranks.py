@@ -4,6 +4,7 @@ import contextlib
 import os
 import sys
 import tempfile
+from types import SimpleNamespace
 
 import torchleak_probe as probe
 
@@ -76,7 +77,7 @@ def main_rank(line: str, fds: list[int]) -> None:
         exits.exit_now(code)
 
 
-def join(command) -> None:
+def join(command: SimpleNamespace) -> None:
     """Imports what a host imports ahead, unless the case is about imports, and joins the other ranks."""
     if command.start == "fork":
         from torchleak_worker import warm

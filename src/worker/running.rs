@@ -16,7 +16,7 @@ pub const DRAIN: Duration = Duration::from_secs(2);
 pub struct Running {
     pub job: Job,
     pub pid: Option<u32>,
-    /// What came, by pipe, before the host said that the child runs: they write to different pipes.
+    /// What came, by rank, before the host said that the child runs: they write to different pipes.
     pub early: Vec<(u32, ArmEvent)>,
     /// When it was sent, then when its child started.
     pub since: Instant,
@@ -26,8 +26,10 @@ pub struct Running {
     pub exited: Option<(Instant, Option<i32>, Option<i32>)>,
     /// How many of its event pipes are not closed yet.
     pub open_pipes: u32,
-    /// When it was killed for a reason of ours, and the reason.
-    pub stopped: Option<(Instant, Ending)>,
+    /// When it was killed for a reason of ours.
+    pub stopped: Option<Instant>,
+    /// The reason, if it outweighs what its ranks said until then.
+    pub reason: Option<Ending>,
     /// The half message with which it ended.
     pub cut: Option<String>,
     pub tail: Tail,
@@ -37,7 +39,7 @@ pub struct Running {
 impl Running {
     /// Whether it is known how it ended, or at least that it did.
     pub fn is_over(&self) -> bool {
-        self.stopped.is_some() || self.exited.is_some() || self.words.ending().is_some()
+        self.reason.is_some() || self.exited.is_some() || self.words.ending().is_some()
     }
 
     /// Says how the job ended, once its process is gone and its pipes are read.
@@ -48,13 +50,8 @@ impl Running {
         }
         let mut output = self.tail.lines();
         output.extend(self.cut.map(|line| format!("its last message breaks off: {line}")));
-        let reason = self.stopped.map(|(_, reason)| reason);
-        // What comes after the last step is an extra, whose failure takes nothing back.
-        let outweighs =
-            |reason: &Ending| !self.words.is_done() || matches!(reason, Ending::NotRecorded { .. });
         let of_exit = |(_, code, signal)| self.words.ending_of_exit(code, signal, output.clone());
-        reason
-            .filter(outweighs)
+        self.reason
             .or_else(|| self.words.ending())
             .or_else(|| self.exited.and_then(of_exit))
             .unwrap_or(Ending::HostDied { output })

@@ -3,7 +3,6 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
-use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -290,6 +289,7 @@ impl<'a> Session<'a> {
                     since: Instant::now(),
                     exited: None,
                     stopped: None,
+                    reason: None,
                     cut: None,
                     tail,
                     reader,
@@ -310,11 +310,7 @@ impl<'a> Session<'a> {
 
     fn send(&self, job: &Job) -> io::Result<(Tail, JoinHandle<()>)> {
         let host = self.host.as_ref().ok_or(io::ErrorKind::NotConnected)?;
-        let events = (0..job.spec.event_pipes()).map(|_| io::pipe()).collect::<io::Result<Vec<_>>>()?;
-        let (output, output_end) = io::pipe()?;
-        let (events, mut ends): (Vec<_>, Vec<_>) = events.into_iter().unzip();
-        ends.push(output_end);
-        host.run(&job.spec, &ends.into_iter().map(OwnedFd::from).collect::<Vec<_>>())?;
+        let (events, output) = host.run(&job.spec)?;
         for (pipe, events) in (0..).zip(events) {
             read_arm(job.spec.arm, pipe, events, self.sender.clone());
         }
@@ -362,8 +358,8 @@ impl<'a> Session<'a> {
                     }
                     let early = std::mem::take(&mut running.early);
                     self.observer.started(arm, start, reason.as_deref());
-                    for (pipe, event) in early {
-                        self.handle_arm(arm, pipe, event);
+                    for (rank, event) in early {
+                        self.tell(arm, rank, &event);
                     }
                 }
             }
@@ -379,14 +375,18 @@ impl<'a> Session<'a> {
 
     fn handle_arm(&mut self, arm: u64, pipe: u32, event: ArmEvent) {
         let Some(running) = self.running.get_mut(&arm) else { return };
-        if running.pid.is_none() {
-            running.early.push((pipe, event));
-            return;
-        }
         // A rank has the pipe of its number; the launcher says of which it speaks.
         let rank = if let ArmEvent::Lost { rank, .. } = event { rank } else { pipe };
         running.words.hear(rank, &event);
-        if let Err(reason) = self.observer.event(arm, rank, &event) {
+        if running.pid.is_none() {
+            running.early.push((rank, event));
+        } else {
+            self.tell(arm, rank, &event);
+        }
+    }
+
+    fn tell(&mut self, arm: u64, rank: u32, event: &ArmEvent) {
+        if let Err(reason) = self.observer.event(arm, rank, event) {
             self.stop(arm, Ending::NotRecorded { reason });
         }
     }
@@ -394,7 +394,11 @@ impl<'a> Session<'a> {
     /// Kills a job for a reason of ours, which outweighs what its exit status will say.
     fn stop(&mut self, arm: u64, reason: Ending) {
         let Some(running) = self.running.get_mut(&arm) else { return };
-        running.stopped.get_or_insert_with(|| (Instant::now(), reason));
+        // What comes after the last step is an extra, whose failure takes nothing back.
+        if !running.words.is_done() || matches!(reason, Ending::NotRecorded { .. }) {
+            running.reason = Some(reason);
+        }
+        running.stopped.get_or_insert_with(Instant::now);
         if let Some(pid) = running.pid {
             kill_group(pid);
         }
@@ -405,7 +409,7 @@ impl<'a> Session<'a> {
         let mut late = Vec::new();
         for (arm, running) in self.running.iter().filter(|(_, running)| running.exited.is_none()) {
             let limit = if running.pid.is_some() { self.options.deadline } else { START_DEADLINE };
-            if let Some((when, _)) = &running.stopped {
+            if let Some(when) = running.stopped {
                 host_hangs |= when.elapsed() > REPORT_DEADLINE;
             } else if running.since.elapsed() > limit {
                 // Without a child the host itself hangs, most likely in the import of torch.

@@ -23,14 +23,14 @@ def main_launcher(fds: list[int]) -> None:
         probe.die_with_parent()
         line = sys.stdin.read()
         *events, own = fds
-        code = _torchrun(spec.parse(line).ranks, [sys.path[0], "rank", line, *map(str, events)], own)
+        code = _torchrun(spec.parse(line), [sys.path[0], "rank", line, *map(str, events)], own)
     except BaseException:
         exits.print_error()
     finally:
         exits.exit_now(code)
 
 
-def _torchrun(ranks: int, script: list[str], own: int) -> int:
+def _torchrun(command: SimpleNamespace, script: list[str], own: int) -> int:
     from torch.distributed import run
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
@@ -38,9 +38,10 @@ def _torchrun(ranks: int, script: list[str], own: int) -> int:
     for name in [name for name in os.environ if name.startswith("PET_") or name == "PYTHON_EXEC"]:
         del os.environ[name]
     # Left to itself torchrun looks up the machine's name, which can take long, and leaves a folder behind.
-    options = ["--standalone", "--local-addr=127.0.0.1", f"--nproc-per-node={ranks}"]
+    # That of a launcher that is killed stays in the run folder.
+    options = ["--standalone", "--local-addr=127.0.0.1", f"--nproc-per-node={command.ranks}"]
     try:
-        with tempfile.TemporaryDirectory(prefix="torchleak-") as logs:
+        with tempfile.TemporaryDirectory(prefix="torchrun-", dir=command.artifacts) as logs:
             run.main([*options, f"--log-dir={logs}", *script])
     except ChildFailedError as error:
         for rank, failure in error.failures.items():

@@ -4,11 +4,10 @@ mod support;
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
-use std::time::{Duration, Instant};
 
 use rstest::rstest;
 use rustix::process::{Pid, Signal, kill_process};
-use support::Context;
+use support::{Context, is_running, wait_until};
 
 /// Starts children of its own in the background, one in a session of its own, and notes their pids; then
 /// each step takes a while.
@@ -28,14 +27,6 @@ def step(state):
     time.sleep(0.2)
     return 1.0
 ";
-
-fn wait_until(what: &str, seconds: u64, mut holds: impl FnMut() -> bool) {
-    let limit = Instant::now() + Duration::from_secs(seconds);
-    while !holds() {
-        assert!(Instant::now() < limit, "{what} did not come true within {seconds} s");
-        std::thread::sleep(Duration::from_millis(50));
-    }
-}
 
 fn start(context: &Context) -> Child {
     let yaml = context.program_case("slow", SLOW, "device: cpu");
@@ -59,12 +50,6 @@ fn steps_in(events: &Path) -> usize {
 fn pids(context: &Context) -> Vec<i32> {
     let text = std::fs::read_to_string(context.path().join("pids")).unwrap();
     text.lines().map(|line| line.parse().unwrap()).collect()
-}
-
-/// A zombie that its parent has not reaped yet runs no more.
-fn is_running(pid: i32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
 }
 
 fn signal(child: &Child, signal: Signal) {

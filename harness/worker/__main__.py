@@ -1,4 +1,4 @@
-"""Entry point of the bundle: ``python BUNDLE host`` or ``python BUNDLE arm FD``.
+"""Entry point of the bundle: ``python BUNDLE ROLE ...``, see ``main``.
 
 The interpreter runs the folder, so the folder and not the current directory is first on ``sys.path``:
 a ``torch`` folder where the user stands must not hide the installed torch.
@@ -18,8 +18,16 @@ def main() -> None:
         from torchleak_worker import arm
 
         arm.main_spawned(int(sys.argv[2]))
+    elif role == "torchrun":
+        from torchleak_worker import ranks
+
+        ranks.main_launcher([int(fd) for fd in sys.argv[2:]])
+    elif role == "rank":
+        from torchleak_worker import ranks
+
+        ranks.main_rank(sys.argv[2], [int(fd) for fd in sys.argv[3:]])
     else:
-        raise SystemExit(f"unknown role {role!r}: host or arm")
+        raise SystemExit(f"unknown role {role!r}: host, arm, torchrun or rank")
 
 
 main()

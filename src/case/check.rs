@@ -4,7 +4,7 @@
 //! reported at the path of the key to change, which the YAML parser maps back to line and column.
 
 use garde::{Path, Report, Validate};
-use torchleak_protocol::{Activation, CheckpointMode, Device, DisableSite, Input};
+use torchleak_protocol::{Activation, CheckpointMode, Device, DisableSite, Input, Parallel};
 
 use super::{
     arms::Arm,
@@ -29,6 +29,7 @@ impl Validate for Spec {
         check.identity(self, context);
         check.body(self);
         check.training(self);
+        check.ranks(self);
         check.arms(&self.arms);
         check.expectations(self);
         for device in self.device.devices() {
@@ -36,6 +37,9 @@ impl Validate for Spec {
         }
     }
 }
+
+/// More ranks than a machine has GPUs or cores tell nothing that fewer do not.
+const MOST_RANKS: u32 = 64;
 
 /// Time and memory of a slope grow with the square of the steps.
 const MOST_STEPS: u32 = 10_000;
@@ -130,6 +134,7 @@ impl Check<'_> {
             ("checkpoint", spec.checkpoint.is_some()),
             ("compile", spec.compile.is_some()),
             ("optimizer", spec.optimizer != Default::default()),
+            ("parallel", spec.parallel != Parallel::None),
             ("on", on(|on| on.model.is_some()) || on(|on| on.input.is_some())),
         ];
         for (key, _) in foreign.into_iter().filter(|(_, present)| *present) {
@@ -146,6 +151,14 @@ impl Check<'_> {
                     with_hint(format!("`{name}` is 0"), "allowed: 1 and above"),
                 );
             }
+        }
+    }
+
+    fn ranks(&mut self, spec: &Spec) {
+        self.range("ranks", spec.ranks, 1, MOST_RANKS);
+        if spec.ranks == 1 && spec.parallel != Parallel::None {
+            let hint = "give `ranks: 2` or more, or leave `parallel` out";
+            self.report("parallel", with_hint("one rank has nobody to be parallel with", hint));
         }
     }
 

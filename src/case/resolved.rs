@@ -26,13 +26,15 @@ pub struct Resolved {
     pub warmup: u32,
     pub seed: u64,
     pub threads: u32,
+    /// Processes that train together.
+    pub ranks: u32,
     pub arms: Vec<Arm>,
     pub start: Start,
     pub prediction: Option<Prediction>,
     pub expect: Vec<Expectation>,
     /// Growth in bytes per step that still counts as flat, where the case says so.
     pub tolerance: Option<u64>,
-    /// Bytes that one arm needs at its peak, where the case says so.
+    /// Bytes that each rank of an arm needs at its peak, where the case says so.
     pub memory: Option<u64>,
 }
 
@@ -72,6 +74,7 @@ impl Resolved {
                     optimizer: spec.optimizer,
                     checkpoint: spec.checkpoint.as_ref().map_or(unchecked, |section| section.filled()),
                     compile: spec.compile.as_ref().map_or(plain, |section| section.filled()),
+                    parallel: spec.parallel,
                 }))
             }
             // A checked case without a model and an input has a program.
@@ -93,6 +96,7 @@ impl Resolved {
             warmup: spec.warmup,
             seed: spec.seed,
             threads: sections.threads,
+            ranks: spec.ranks,
             arms: spec.arms.clone(),
             start: spec.imports.start(),
             prediction: case.prediction(device),

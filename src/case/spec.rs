@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use torchleak_protocol::{Device, Dtype, Input, Optimizer, Start};
+use torchleak_protocol::{Device, Dtype, Input, Optimizer, Parallel, Start};
 
 use super::{
     arms::{Arm, default_arms},
@@ -63,6 +63,13 @@ pub struct Spec {
     #[serde(default = "default_threads")]
     #[schemars(range(min = 1, max = 1024))]
     pub threads: u32,
+    /// Processes that train together, started by the environment's own torchrun.
+    #[serde(default = "default_ranks")]
+    #[schemars(range(min = 1, max = 64))]
+    pub ranks: u32,
+    /// How the model is spread over the ranks.
+    #[serde(default)]
+    pub parallel: Parallel,
     /// The optimizer.
     #[serde(default)]
     pub optimizer: Optimizer,
@@ -98,6 +105,10 @@ fn default_warmup() -> u32 {
 }
 
 fn default_threads() -> u32 {
+    1
+}
+
+fn default_ranks() -> u32 {
     1
 }
 

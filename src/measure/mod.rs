@@ -7,7 +7,7 @@ mod recording;
 mod series;
 mod slope;
 
-pub use recording::{Loss, Recording};
+pub use recording::{Loss, Planted, Recording};
 pub use series::{
     GarbagePerStep, Place, Series, freeing_steps, garbage_per_step, level_gap, step_losses_differ,
 };

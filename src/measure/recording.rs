@@ -12,6 +12,16 @@ pub struct Recording {
     pub garbage: Vec<GarbageRecord>,
     /// What torch's own code said of the garbage, in a diagnosis run.
     pub torch_cycles: Option<TorchCycles>,
+    /// What came of the cycles that a rank planted in its own process.
+    pub planted: Option<Planted>,
+}
+
+/// Whether planted cycles were detected.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Planted {
+    pub detected: bool,
+    /// The figures, in words.
+    pub reason: String,
 }
 
 impl Recording {
@@ -22,7 +32,10 @@ impl Recording {
             ArmEvent::Step(record) => self.steps.push(StepRecord::clone(record)),
             ArmEvent::Garbage(record) => self.garbage.push(GarbageRecord::clone(record)),
             ArmEvent::TorchCycles(cycles) => self.torch_cycles = Some(TorchCycles::clone(cycles)),
-            ArmEvent::Failed(_) | ArmEvent::Ended { .. } => {}
+            ArmEvent::Control { detected, reason } => {
+                self.planted = Some(Planted { detected: *detected, reason: reason.clone() });
+            }
+            ArmEvent::Failed(_) | ArmEvent::Ended { .. } | ArmEvent::Lost { .. } => {}
         }
     }
 

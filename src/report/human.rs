@@ -1,14 +1,17 @@
 //! The table and the verdict of one case, for a person.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use comfy_table::{Attribute, Cell, CellAlignment, Color, Table, presets};
+use torchleak_protocol::Finding;
 
 use crate::bytes::human;
 use crate::case::{HeldBy, Verdict};
 use crate::cycles::Diagnosis;
 use crate::measure::Recording;
-use crate::run::{CaseOutcome, Outcome};
+use crate::run::{CaseOutcome, Outcome, RankOutcome};
+use crate::verdict::Numbers;
 
 /// One case: a line per step, then the verdict with its numbers and the reason, and so many of the
 /// findings that explain it.
@@ -21,9 +24,13 @@ pub fn case_text(outcome: &CaseOutcome, findings: usize, colour: bool) -> String
     if let Some(numbers) = outcome.numbers() {
         let _ = writeln!(text, "  {}", numbers_line(outcome, numbers));
     }
+    for (rank, RankOutcome { judgement, .. }) in outcome.ranks.iter().enumerate() {
+        let measured = judgement.numbers.as_ref().map(|numbers| format!(", {}", measured(numbers)));
+        let _ = writeln!(text, "  rank {rank}: {}{}", judgement.verdict, measured.unwrap_or_default());
+    }
     let _ = writeln!(text, "  {}", indented(outcome.reason()));
     if let Some(diagnosis) = &outcome.diagnosis {
-        text.push_str(&findings_text(diagnosis, findings));
+        text.push_str(&findings_text(outcome, diagnosis, findings));
     }
     if let Some(retained) = &outcome.retained {
         for sentence in retained.sentences.iter().take(findings) {
@@ -41,10 +48,14 @@ pub fn case_text(outcome: &CaseOutcome, findings: usize, colour: bool) -> String
     text
 }
 
-fn findings_text(diagnosis: &Diagnosis, most: usize) -> String {
+/// So many findings of the case, and of each rank, equal ones once.
+fn findings_text(outcome: &CaseOutcome, diagnosis: &Diagnosis, most: usize) -> String {
     let mut text = String::new();
-    for (_, explanation) in diagnosis.findings().take(most) {
-        let _ = writeln!(text, "  why: {}", explanation.sentence);
+    let mut told = BTreeSet::new();
+    let of_ranks = outcome.ranks.iter().filter_map(|rank| rank.diagnosis.as_ref());
+    let shown = std::iter::once(diagnosis).chain(of_ranks).flat_map(|each| each.findings().take(most));
+    for (finding, explanation) in shown.filter(|(finding, _)| told.insert(&finding.signature)) {
+        let _ = writeln!(text, "  why{}: {}", which_ranks(outcome, finding), explanation.sentence);
         if let Some(repair) = &explanation.repair {
             let _ = writeln!(text, "  repair: {repair}");
         }
@@ -54,6 +65,17 @@ fn findings_text(diagnosis: &Diagnosis, most: usize) -> String {
         let _ = writeln!(text, "  {} more findings (--findings {all}, or cycles.html)", all - most);
     }
     text
+}
+
+/// The ranks that have a finding, where not all of them do.
+fn which_ranks(outcome: &CaseOutcome, finding: &Finding) -> String {
+    let has = |rank: &RankOutcome| {
+        let mut findings = rank.diagnosis.iter().flat_map(Diagnosis::findings);
+        findings.any(|(other, _)| other.signature == finding.signature)
+    };
+    let ranks = outcome.ranks.iter().enumerate().filter(|(_, rank)| has(rank));
+    let found: Vec<String> = ranks.map(|(rank, _)| rank.to_string()).collect();
+    if found.len() == outcome.ranks.len() { String::new() } else { format!(" (rank {})", found.join(", ")) }
 }
 
 fn indented(reason: &str) -> String {
@@ -82,7 +104,7 @@ fn verdict_line(outcome: &CaseOutcome, colour: bool) -> String {
     format!("  {styled}{expectation}")
 }
 
-fn numbers_line(outcome: &CaseOutcome, numbers: &crate::verdict::Numbers) -> String {
+fn numbers_line(outcome: &CaseOutcome, numbers: &Numbers) -> String {
     let predicted = match numbers.predicted {
         Some(predicted) => format!("{} bytes predicted", predicted.total),
         None => "nothing predicted".to_owned(),
@@ -98,9 +120,12 @@ fn numbers_line(outcome: &CaseOutcome, numbers: &crate::verdict::Numbers) -> Str
             .collect();
         format!(" ({})", terms.join(" + "))
     });
+    format!("per step: {predicted}{}, {}", terms.unwrap_or_default(), measured(numbers))
+}
+
+fn measured(numbers: &Numbers) -> String {
     format!(
-        "per step: {predicted}{}, {} in garbage, {} growth, {} freed per collect",
-        terms.unwrap_or_default(),
+        "{} in garbage, {} growth, {} freed per collect",
         numbers.garbage.bytes,
         human(numbers.growth),
         human(numbers.freed),

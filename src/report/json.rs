@@ -5,7 +5,9 @@ use torchleak_protocol::Device;
 
 use crate::cycles::Diagnosis;
 use crate::environment::Environment;
-use crate::run::{ArmOutcome, CaseOutcome, Outcome};
+use crate::measure::Recording;
+use crate::run::{ArmOutcome, CaseOutcome, Outcome, RankOutcome};
+use crate::verdict::Numbers;
 
 /// The one document that `--format json` prints.
 pub fn document(environment: &Environment, device: Device, outcomes: &[CaseOutcome]) -> Value {
@@ -29,9 +31,7 @@ fn case(outcome: &CaseOutcome) -> Value {
         Outcome::Judged(judgement) => Some(judgement.verdict.word()),
         Outcome::Skipped { .. } | Outcome::Interrupted => None,
     };
-    let numbers = outcome.numbers();
-    let predicted = numbers.and_then(|numbers| numbers.predicted);
-    json!({
+    let mut document = json!({
         "name": outcome.name,
         "verdict": verdict,
         "skipped": matches!(outcome.outcome, Outcome::Skipped { .. }),
@@ -39,20 +39,42 @@ fn case(outcome: &CaseOutcome) -> Value {
         "reason": outcome.reason(),
         "expected": outcome.expected.map(|verdict| verdict.word()),
         "ok": outcome.is_ok(),
-        "predicted_bytes_per_step": predicted.map(|predicted| predicted.total),
-        "predicted_garbage_bytes_per_step": predicted.map(|predicted| predicted.in_garbage),
-        "garbage_bytes_per_step": numbers.map(|numbers| numbers.garbage.bytes),
-        "garbage_objects_per_step": numbers.map(|numbers| numbers.garbage.objects),
-        "growth_bytes_per_step": numbers.map(|numbers| numbers.growth.round() as i64),
-        "growth_collected_bytes_per_step": numbers.map(|numbers| numbers.growth_collected.round() as i64),
-        "freed_bytes_per_collect": numbers.map(|numbers| numbers.freed.round() as i64),
         "cycles": outcome.diagnosis.as_ref().map_or_else(Vec::new, cycles),
         "retained": outcome.retained,
         "warmup": outcome.warmup,
         "prediction": outcome.prediction,
-        "arms": outcome.arms.iter().map(|each| (each.name.clone(), arm(each))).collect::<Map<_, _>>(),
+        "arms": arms(outcome, 0),
+        "ranks": outcome.ranks.iter().enumerate().map(|(rank, each)| of_rank(outcome, rank, each)).collect::<Vec<_>>(),
         "run_dir": outcome.folder,
-    })
+    });
+    add_numbers(&mut document, outcome.numbers());
+    document
+}
+
+/// One of several ranks, with the keys of a case.
+fn of_rank(outcome: &CaseOutcome, rank: usize, of_rank: &RankOutcome) -> Value {
+    let RankOutcome { judgement, diagnosis } = of_rank;
+    let mut document = json!({
+        "rank": rank,
+        "verdict": judgement.verdict.word(),
+        "reason": judgement.reason,
+        "cycles": diagnosis.as_ref().map_or_else(Vec::new, cycles),
+        "arms": arms(outcome, rank),
+    });
+    add_numbers(&mut document, judgement.numbers.as_ref());
+    document
+}
+
+fn add_numbers(document: &mut Value, numbers: Option<&Numbers>) {
+    let predicted = numbers.and_then(|numbers| numbers.predicted);
+    document["predicted_bytes_per_step"] = json!(predicted.map(|predicted| predicted.total));
+    document["predicted_garbage_bytes_per_step"] = json!(predicted.map(|predicted| predicted.in_garbage));
+    document["garbage_bytes_per_step"] = json!(numbers.map(|numbers| numbers.garbage.bytes));
+    document["garbage_objects_per_step"] = json!(numbers.map(|numbers| numbers.garbage.objects));
+    document["growth_bytes_per_step"] = json!(numbers.map(|numbers| numbers.growth.round() as i64));
+    document["growth_collected_bytes_per_step"] =
+        json!(numbers.map(|numbers| numbers.growth_collected.round() as i64));
+    document["freed_bytes_per_collect"] = json!(numbers.map(|numbers| numbers.freed.round() as i64));
 }
 
 /// Each finding with its words.
@@ -65,8 +87,12 @@ fn cycles(diagnosis: &Diagnosis) -> Vec<Value> {
         .collect()
 }
 
-fn arm(arm: &ArmOutcome) -> Value {
-    let recording = &arm.recording;
+fn arms(outcome: &CaseOutcome, rank: usize) -> Map<String, Value> {
+    let recordings = outcome.arms.iter().filter_map(|each| Some((each, each.recordings().nth(rank)?)));
+    recordings.map(|(each, recording)| (each.name.clone(), arm(each, recording))).collect()
+}
+
+fn arm(arm: &ArmOutcome, recording: &Recording) -> Value {
     let steps = if recording.garbage.is_empty() { json!(recording.steps) } else { json!(recording.garbage) };
     json!({
         "facts": recording.facts,

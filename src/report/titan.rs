@@ -4,28 +4,32 @@ use std::fmt::Write;
 
 use torchleak_protocol::{ArmFacts, StepRecord};
 
-use crate::run::{ArmOutcome, CaseOutcome};
+use crate::measure::Recording;
+use crate::run::CaseOutcome;
 
 const GIB: f64 = (1_u64 << 30) as f64;
 
-/// Every measured arm of a case, each under a heading, and the verdict.
+/// Every measured arm of a case, and every rank of it, each under a heading, and the verdict.
 pub fn case_lines(outcome: &CaseOutcome) -> String {
     let mut text = String::new();
     for arm in &outcome.arms {
-        if arm.recording.steps.is_empty() {
-            continue;
+        for (rank, recording) in arm.recordings().enumerate() {
+            if recording.steps.is_empty() {
+                continue;
+            }
+            let which = if arm.peers.is_empty() { String::new() } else { format!(" rank {rank}") };
+            let _ = writeln!(text, "# {} {}{which}", outcome.name, arm.name);
+            recording_lines(recording, &mut text);
         }
-        let _ = writeln!(text, "# {} {}", outcome.name, arm.name);
-        arm_lines(arm, &mut text);
     }
     let verdict = outcome.verdict().map_or_else(|| "no verdict".to_owned(), |verdict| verdict.to_string());
     let _ = writeln!(text, "# {} verdict: {verdict}: {}", outcome.name, outcome.reason());
     text
 }
 
-fn arm_lines(arm: &ArmOutcome, text: &mut String) {
-    let facts = arm.recording.facts.as_ref();
-    for record in &arm.recording.steps {
+fn recording_lines(recording: &Recording, text: &mut String) {
+    let facts = recording.facts.as_ref();
+    for record in &recording.steps {
         let _ = writeln!(text, "{}", step_line(record, facts));
         if let Some(collected) = &record.collected {
             let _ = writeln!(

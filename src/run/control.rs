@@ -28,6 +28,7 @@ pub fn spec(arm: u64, policy: Policy, device: Device) -> ArmSpec {
         case: "positive control".to_owned(),
         policy,
         start: Start::Fork,
+        ranks: 1,
         program: Program::PlantedCycle { bytes: CONTROL_BYTES },
         device,
         steps: STEPS,

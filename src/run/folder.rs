@@ -8,10 +8,11 @@ use std::sync::{Arc, Mutex};
 use serde::Serialize;
 use torchleak_protocol::ArmEvent;
 
-use super::{CaseOutcome, RunError};
+use super::{CaseOutcome, RankOutcome, RunError};
 use crate::case::Case;
 use crate::cycles::{Diagnosis, dot, html};
 use crate::environment::Environment;
+use crate::verdict::Numbers;
 use crate::worker::LogSink;
 
 /// A run folder that is being written.
@@ -41,6 +42,9 @@ struct EnvironmentFile<'a> {
 #[derive(Serialize)]
 struct EventLine<'a> {
     arm: &'a str,
+    /// Which of the arm's ranks, where it has several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rank: Option<u32>,
     #[serde(flatten)]
     event: &'a ArmEvent,
 }
@@ -82,8 +86,8 @@ impl RunFolder {
     }
 
     /// Writes one event; it is in the file when this returns.
-    pub fn record(&mut self, arm: &str, event: &ArmEvent) -> io::Result<()> {
-        self.events.write_all(event_line(arm, event)?.as_bytes())
+    pub fn record(&mut self, arm: &str, rank: Option<u32>, event: &ArmEvent) -> io::Result<()> {
+        self.events.write_all(event_line(arm, rank, event)?.as_bytes())
     }
 
     /// Notes that an arm begins anew: what it reported until here does not count.
@@ -95,17 +99,17 @@ impl RunFolder {
     /// no verdict holds that says that nothing was found.
     pub fn write_verdict(&self, outcome: &CaseOutcome, control: &str) -> io::Result<()> {
         std::fs::write(self.path.join("control.jsonl"), control)?;
-        let numbers = outcome.numbers().map(|numbers| {
-            serde_json::json!({
-                "predicted_bytes_per_step": numbers.predicted.map(|predicted| predicted.total),
-                "predicted_garbage_bytes_per_step": numbers.predicted.map(|predicted| predicted.in_garbage),
-                "garbage_bytes_per_step": numbers.garbage.bytes,
-                "garbage_objects_per_step": numbers.garbage.objects,
-                "growth_bytes_per_step": numbers.growth,
-                "growth_collected_bytes_per_step": numbers.growth_collected,
-                "freed_bytes_per_collect": numbers.freed,
+        let ranks: Vec<_> = outcome
+            .ranks
+            .iter()
+            .map(|RankOutcome { judgement, .. }| {
+                serde_json::json!({
+                    "verdict": judgement.verdict.word(),
+                    "reason": judgement.reason,
+                    "numbers": judgement.numbers.as_ref().map(numbers_json),
+                })
             })
-        });
+            .collect();
         let verdict = serde_json::json!({
             "schema": 1,
             "name": outcome.name,
@@ -115,7 +119,8 @@ impl RunFolder {
             "expected": outcome.expected.map(|verdict| verdict.word()),
             "ok": outcome.is_ok(),
             "seconds": outcome.seconds,
-            "numbers": numbers,
+            "numbers": outcome.numbers().map(numbers_json),
+            "ranks": ranks,
         });
         std::fs::write(self.path.join("verdict.json"), format!("{verdict:#}\n"))
     }
@@ -137,6 +142,18 @@ impl RunFolder {
     }
 }
 
+fn numbers_json(numbers: &Numbers) -> serde_json::Value {
+    serde_json::json!({
+        "predicted_bytes_per_step": numbers.predicted.map(|predicted| predicted.total),
+        "predicted_garbage_bytes_per_step": numbers.predicted.map(|predicted| predicted.in_garbage),
+        "garbage_bytes_per_step": numbers.garbage.bytes,
+        "garbage_objects_per_step": numbers.garbage.objects,
+        "growth_bytes_per_step": numbers.growth,
+        "growth_collected_bytes_per_step": numbers.growth_collected,
+        "freed_bytes_per_collect": numbers.freed,
+    })
+}
+
 /// Writes a diagnosis into a run folder. `name` is the page's title.
 pub fn write_diagnosis(folder: &Path, name: &str, diagnosis: &Diagnosis) -> io::Result<()> {
     let json = serde_json::to_string_pretty(diagnosis)? + "\n";
@@ -146,8 +163,8 @@ pub fn write_diagnosis(folder: &Path, name: &str, diagnosis: &Diagnosis) -> io::
 }
 
 /// One event as a line of `events.jsonl` or `control.jsonl`.
-pub fn event_line(arm: &str, event: &ArmEvent) -> io::Result<String> {
-    Ok(serde_json::to_string(&EventLine { arm, event })? + "\n")
+pub fn event_line(arm: &str, rank: Option<u32>, event: &ArmEvent) -> io::Result<String> {
+    Ok(serde_json::to_string(&EventLine { arm, rank, event })? + "\n")
 }
 
 /// The line that says that an arm begins anew.

@@ -8,6 +8,7 @@ mod control;
 mod folder;
 mod outcome;
 mod plan;
+mod ranks;
 mod recorder;
 mod settings;
 mod watch;
@@ -21,6 +22,7 @@ pub(crate) use folder::relevant_variables;
 pub use folder::{make_new_folder, write_diagnosis};
 pub use outcome::{ArmOutcome, CaseOutcome, Outcome};
 pub use plan::default_device;
+pub use ranks::RankOutcome;
 pub use settings::{Settings, WantedDevice};
 pub use watch::Watcher;
 

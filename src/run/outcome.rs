@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use torchleak_protocol::Device;
 
+use super::ranks::RankOutcome;
 use crate::case::{Prediction, Verdict};
 use crate::cycles::{Diagnosis, Retained};
 use crate::measure::Recording;
@@ -15,7 +16,10 @@ use crate::worker::Ending;
 pub struct ArmOutcome {
     /// The arm's name, unique within its case; `garbage` is the diagnosis run.
     pub name: String,
+    /// What its process reported, or rank 0 of several.
     pub recording: Recording,
+    /// What the ranks from 1 on reported.
+    pub peers: Vec<Recording>,
     pub ending: Option<Ending>,
     /// Why the arm did not start the way that the case asks.
     pub start_note: Option<String>,
@@ -40,6 +44,9 @@ pub struct CaseOutcome {
     /// Seconds since the case before it was decided, or since the run began: those of the cases that ran together add up
     /// to their time, in which the first one pays the import of torch.
     pub seconds: f64,
+    /// The judged ranks of a case that has several. All else here is of the case, its numbers of rank 0,
+    /// its diagnosis of the first rank that has one.
+    pub ranks: Vec<RankOutcome>,
     /// Where everything is kept. None when nothing was run.
     pub folder: Option<PathBuf>,
 }
@@ -54,6 +61,21 @@ pub enum Outcome {
     },
     /// Ctrl-C came first.
     Interrupted,
+}
+
+impl ArmOutcome {
+    /// The recordings of all ranks, in their order.
+    pub fn recordings(&self) -> impl Iterator<Item = &Recording> {
+        std::iter::once(&self.recording).chain(&self.peers)
+    }
+
+    /// The recording of a rank, if the arm has it.
+    pub fn recording_mut(&mut self, rank: usize) -> Option<&mut Recording> {
+        match rank.checked_sub(1) {
+            None => Some(&mut self.recording),
+            Some(peer) => self.peers.get_mut(peer),
+        }
+    }
 }
 
 impl CaseOutcome {

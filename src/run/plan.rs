@@ -90,6 +90,7 @@ fn plan_case(
                     case: resolved.name.clone(),
                     policy,
                     start: resolved.start,
+                    ranks: resolved.ranks,
                     program: program.clone(),
                     device: options.device,
                     steps: resolved.steps,
@@ -99,8 +100,8 @@ fn plan_case(
                     artifacts: std::path::absolute(folder.path()).ok().map(|path| path.display().to_string()),
                     show_values: options.show_values,
                 },
-                slots: resolved.threads as usize,
-                memory: resolved.memory.unwrap_or(0),
+                slots: (resolved.threads * resolved.ranks) as usize,
+                memory: needs(&resolved).unwrap_or(0),
                 once_per_host: false,
                 log: folder.log(&name),
             },
@@ -108,6 +109,24 @@ fn plan_case(
         })
         .collect();
     Ok(PlannedCase { resolved, arms: Ok((folder, arms)) })
+}
+
+/// Bytes that an arm needs in one memory, where the case says so: its ranks share the host's, and have a
+/// GPU each.
+fn needs(case: &Resolved) -> Option<u64> {
+    let sharing = if case.device == Device::Cpu { u64::from(case.ranks) } else { 1 };
+    case.memory.map(|memory| memory.saturating_mul(sharing))
+}
+
+/// Says why there are not enough GPUs for the ranks of a case, if there are not.
+fn too_many_ranks(case: &Resolved, gpus: usize) -> Option<String> {
+    let lacks = case.device == Device::Cuda && case.ranks > 1 && case.ranks as usize > gpus;
+    lacks.then(|| {
+        format!(
+            "the case trains {} ranks, each on a GPU of its own, and torch sees {gpus} on this machine",
+            case.ranks
+        )
+    })
 }
 
 /// Says what a case comes to that cannot run here.
@@ -124,11 +143,14 @@ fn cannot_run(
         };
         return Some(Outcome::Skipped { reason: reason.to_owned() });
     }
+    if let Some(reason) = too_many_ranks(resolved, environment.devices.len()) {
+        return Some(Outcome::Skipped { reason });
+    }
     let (has, whose) = match resolved.device {
         Device::Cpu => (memory?, "available on this machine"),
         Device::Cuda => (environment.devices.first()?.memory_bytes, "on this GPU"),
     };
-    let needs = resolved.memory.filter(|needs| *needs > has)?;
+    let needs = needs(resolved).filter(|needs| *needs > has)?;
     let reason = format!(
         "an arm needs {} of memory and {} is {whose}: run it on a larger machine, or lower the case's sizes and its \
          `memory`",
@@ -136,4 +158,36 @@ fn cannot_run(
         human(has as f64),
     );
     Some(Outcome::Judged(Judgement { verdict: Verdict::Error, reason, numbers: None }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TWO_RANKS: &[u8] = b"\
+name: two
+summary: Two ranks.
+ranks: 2
+parallel: ddp
+model: {block: llama3, layers: 1, dim: 8, heads: 2, ffn_dim: 8}
+input: {batch: 1, seq: 4}
+memory: 1GiB
+expect: [{verdict: fixed}]
+";
+
+    #[test]
+    fn ranks_have_a_gpu_each_and_share_the_memory_of_the_host() {
+        let case = Case::from_bytes("two.yaml", TWO_RANKS).unwrap();
+        let on_gpus = case.resolved(Device::Cuda);
+        let reason = too_many_ranks(&on_gpus, 1).unwrap();
+        assert_eq!(
+            reason,
+            "the case trains 2 ranks, each on a GPU of its own, and torch sees 1 on this machine"
+        );
+        assert_eq!(too_many_ranks(&on_gpus, 2), None);
+        assert_eq!(needs(&on_gpus), Some(1 << 30));
+        let on_host = case.resolved(Device::Cpu);
+        assert_eq!(too_many_ranks(&on_host, 0), None);
+        assert_eq!(needs(&on_host), Some(2 << 30));
+    }
 }

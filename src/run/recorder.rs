@@ -12,11 +12,13 @@ use super::control::{ARMS, ControlArms, ControlResults};
 use super::folder::{RunFolder, event_line, restart_line};
 use super::outcome::{ArmOutcome, CaseOutcome, Outcome};
 use super::plan::{Plan, PlannedCase};
+use super::ranks::RankOutcome;
 use super::watch::Watcher;
 use crate::case::{Resolved, Verdict};
 use crate::cycles::{Diagnosis, Retained, diagnose, retained};
 use crate::environment::Environment;
 use crate::measure::Recording;
+use crate::verdict::Judgement;
 use crate::worker::{Ending, Job, Observer};
 
 /// The observer of a session.
@@ -50,6 +52,7 @@ struct Tracked {
     outcome: Option<Outcome>,
     /// Since the case before was decided.
     took: Duration,
+    ranks: Vec<RankOutcome>,
     /// Whether the watcher knows the outcome, and whether it was told it in the order of the cases.
     decided: bool,
     told: bool,
@@ -132,6 +135,7 @@ impl Tracked {
             retained: None,
             outcome: None,
             took: Duration::ZERO,
+            ranks: Vec::new(),
             decided: false,
             told: false,
         };
@@ -144,6 +148,7 @@ impl Tracked {
                     tracked.arms.push(ArmOutcome {
                         name: arm.name,
                         recording: Recording::default(),
+                        peers: vec![Recording::default(); tracked.resolved.ranks as usize - 1],
                         ending: None,
                         start_note: None,
                     });
@@ -162,11 +167,12 @@ impl Tracked {
     fn start(&mut self, arm: usize, reason: Option<&str>) {
         let outcome = &mut self.arms[arm];
         outcome.start_note = reason.map(str::to_owned);
-        if outcome.recording.facts.is_none() {
+        if outcome.recordings().all(|recording| recording.facts.is_none()) {
             // Nothing was recorded of an earlier run.
             return;
         }
         outcome.recording = Recording::default();
+        outcome.peers.fill(Recording::default());
         if let Some(folder) = &mut self.folder
             && let Err(error) = folder.record_restart(&outcome.name)
         {
@@ -189,14 +195,8 @@ impl Tracked {
             None => return,
         };
         let log = self.folder_path().unwrap_or_default().join("stdout.log");
-        self.diagnosis = self.diagnose();
-        let outcome = conclude(&self.resolved, &self.arms, control, &log.display().to_string());
-        if let Outcome::Judged(judgement) = &outcome
-            && judgement.verdict == Verdict::Uncollectable
-        {
-            // Elsewhere a tensor that outlives a step, such as a cached batch, is nobody's leak.
-            self.retained = self.garbage().and_then(retained);
-        }
+        let (outcome, judged) = conclude(&self.resolved, &self.arms, control, &log.display().to_string());
+        self.explain(&outcome, judged);
         self.outcome = Some(outcome);
         self.took = took;
         if let Some(folder) = &self.folder
@@ -207,20 +207,29 @@ impl Tracked {
         }
     }
 
-    fn garbage(&self) -> Option<&Recording> {
-        self.arms.iter().find(|arm| arm.name == "garbage").map(|arm| &arm.recording)
-    }
-
-    /// Explains the garbage, and leaves the explanation in the run folder.
-    fn diagnose(&self) -> Option<Diagnosis> {
-        let diagnosis = diagnose(self.garbage()?, self.resolved.layers())?;
-        if let Some(folder) = &self.folder
-            && let Err(error) = folder.write_diagnosis(&self.resolved.name, &diagnosis)
+    /// Explains what stays, of each rank, and leaves the explanation of the garbage in the run folder.
+    fn explain(&mut self, outcome: &Outcome, judged: Vec<Judgement>) {
+        let Some(garbage) = self.arms.iter().find(|arm| arm.name == "garbage") else { return };
+        let layers = self.resolved.layers();
+        let diagnoses: Vec<_> = garbage.recordings().map(|recording| diagnose(recording, layers)).collect();
+        self.diagnosis = diagnoses.iter().flatten().next().cloned();
+        if let Outcome::Judged(judgement) = outcome
+            && judgement.verdict == Verdict::Uncollectable
+        {
+            // Elsewhere a tensor that outlives a step, such as a cached batch, is nobody's leak.
+            self.retained = garbage.recordings().find_map(retained);
+        }
+        self.ranks = judged
+            .into_iter()
+            .zip(diagnoses)
+            .map(|(judgement, diagnosis)| RankOutcome { judgement, diagnosis })
+            .collect();
+        if let (Some(folder), Some(diagnosis)) = (&self.folder, &self.diagnosis)
+            && let Err(error) = folder.write_diagnosis(&self.resolved.name, diagnosis)
         {
             // The verdict does not depend on these files, and the events hold what is in them.
             tracing::warn!(%error, folder = %folder.path().display(), "the diagnosis cannot be written");
         }
-        Some(diagnosis)
     }
 
     fn snapshot(&self) -> CaseOutcome {
@@ -236,6 +245,7 @@ impl Tracked {
             retained: self.retained.clone(),
             outcome: self.outcome.clone().unwrap_or(Outcome::Interrupted),
             seconds: self.took.as_secs_f64(),
+            ranks: self.ranks.clone(),
             folder: self.folder_path(),
         }
     }
@@ -265,10 +275,10 @@ impl Observer for Recorder<'_> {
         }
     }
 
-    fn event(&mut self, arm: u64, event: &ArmEvent) -> Result<(), String> {
+    fn event(&mut self, arm: u64, rank: u32, event: &ArmEvent) -> Result<(), String> {
         match self.owners.get(&arm) {
             Some(Owner::Control { arm }) => {
-                let line = event_line(ARMS[*arm].0, event).map_err(|error| error.to_string())?;
+                let line = event_line(ARMS[*arm].0, None, event).map_err(|error| error.to_string())?;
                 self.control_lines.push_str(&line);
                 self.control.recordings[*arm].push(event);
             }
@@ -276,12 +286,18 @@ impl Observer for Recorder<'_> {
                 let case = &mut self.cases[*case];
                 let arm = &mut case.arms[*arm];
                 if let Some(folder) = &mut case.folder {
-                    folder.record(&arm.name, event).map_err(|error| {
+                    let told = (case.resolved.ranks > 1).then_some(rank);
+                    folder.record(&arm.name, told, event).map_err(|error| {
                         format!("{}: {error}", folder.path().join("events.jsonl").display())
                     })?;
                 }
-                arm.recording.push(event);
-                self.watcher.event(&case.resolved.name, &arm.name, case.resolved.steps, event);
+                if let Some(recording) = arm.recording_mut(rank as usize) {
+                    recording.push(event);
+                }
+                if rank == 0 {
+                    // Ranks go in step, so one of them shows the progress of all.
+                    self.watcher.event(&case.resolved.name, &arm.name, case.resolved.steps, event);
+                }
             }
             None => {}
         }

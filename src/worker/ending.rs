@@ -15,6 +15,8 @@ pub enum Ending {
     Exited { code: i32, output: Vec<String> },
     /// A signal killed the process.
     Killed { signal: i32, output: Vec<String> },
+    /// One of several ranks ended so, and the arm with it.
+    OnRank { rank: u32, ending: Box<Ending> },
     /// It ran past its deadline and was killed.
     TimedOut { after: Duration },
     /// It wrote a line that is no message, and was killed.
@@ -52,6 +54,7 @@ impl Ending {
                 };
                 format!("was killed by signal {signal} ({}){hint}", signal_name(*signal))
             }
+            Self::OnRank { rank, ending } => format!("failed on rank {rank}, which {}", ending.reason()),
             Self::TimedOut { after } => {
                 format!(
                     "ran past its deadline of {} s and was killed (raise it with --deadline)",
@@ -78,6 +81,7 @@ impl Ending {
         match self {
             Self::Failed(failure) | Self::ImportFailed(failure) => &failure.traceback,
             Self::Exited { output, .. } | Self::Killed { output, .. } | Self::HostDied { output } => output,
+            Self::OnRank { ending, .. } => ending.details(),
             _ => &[],
         }
     }

@@ -1,8 +1,8 @@
 //! The process of a worker host, and the socket to it.
 
-use std::io::{self, IoSlice};
+use std::io::{self, IoSlice, PipeReader};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -69,23 +69,29 @@ impl Host {
         Ok(Self { process, control: Some(ours), tail })
     }
 
-    /// Asks for an arm, and passes the write ends of its two pipes along.
-    pub fn run(&self, spec: &ArmSpec, events: &OwnedFd, output: &OwnedFd) -> io::Result<()> {
+    /// Asks for an arm, and gives the read ends of its pipes: those for its events, and the one for what
+    /// it prints.
+    pub fn run(&self, spec: &ArmSpec) -> io::Result<(Vec<PipeReader>, PipeReader)> {
         let control = self.control.as_ref().ok_or(io::ErrorKind::NotConnected)?;
         let command = torchleak_protocol::Command::Run(Box::new(spec.clone()));
         let mut line = serde_json::to_vec(&command)?;
         line.push(b'\n');
-        let descriptors = [events.as_fd(), output.as_fd()];
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+        let pipes = (0..spec.event_pipes()).map(|_| io::pipe()).collect::<io::Result<Vec<_>>>()?;
+        let (events, mut ends): (Vec<_>, Vec<_>) = pipes.into_iter().unzip();
+        let (output, output_end) = io::pipe()?;
+        ends.push(output_end);
+        let descriptors: Vec<BorrowedFd<'_>> = ends.iter().map(AsFd::as_fd).collect();
+        let rights = SendAncillaryMessage::ScmRights(&descriptors);
+        let mut space = vec![MaybeUninit::uninit(); rights.size()];
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
-        ancillary.push(SendAncillaryMessage::ScmRights(&descriptors));
+        ancillary.push(rights);
         let mut sent = sendmsg(control, &[IoSlice::new(&line)], &mut ancillary, SendFlags::NOSIGNAL)?;
         // The descriptors travel with the first bytes; the rest of a long line follows without them.
         while sent < line.len() {
             let mut nothing = SendAncillaryBuffer::default();
             sent += sendmsg(control, &[IoSlice::new(&line[sent..])], &mut nothing, SendFlags::NOSIGNAL)?;
         }
-        Ok(())
+        Ok((events, output))
     }
 
     /// The last lines that the host printed.

@@ -6,6 +6,7 @@
 mod bundle;
 mod ending;
 mod host;
+mod last_words;
 mod pipes;
 mod running;
 mod session;

@@ -28,12 +28,13 @@ pub enum Message {
     HostGarbage(String),
     /// The host's end of the socket is closed.
     HostGone,
-    Arm(u64, ArmEvent),
-    /// A line of an arm that is no event.
-    ArmGarbage(u64, String),
+    /// An event of an arm, with the number of the pipe that it came through.
+    Arm(u64, u32, ArmEvent),
+    /// A line of an arm that is no event, with the number of its pipe.
+    ArmGarbage(u64, u32, String),
     /// An arm's last line has no end: it died while it wrote.
     ArmCut(u64, String),
-    /// All write ends of an arm's event pipe are closed.
+    /// All write ends of one of an arm's event pipes are closed.
     ArmClosed(u64),
 }
 
@@ -52,13 +53,13 @@ pub fn read_host(socket: impl Read + Send + 'static, messages: Sender<Message>) 
     });
 }
 
-/// Reads an arm's events until its pipe is closed.
-pub fn read_arm(arm: u64, pipe: impl Read + Send + 'static, messages: Sender<Message>) {
+/// Reads the events that come through one of an arm's pipes until it is closed.
+pub fn read_arm(arm: u64, pipe: u32, events: impl Read + Send + 'static, messages: Sender<Message>) {
     std::thread::spawn(move || {
-        read_lines(pipe, |line, whole| {
+        read_lines(events, |line, whole| {
             let message = match serde_json::from_slice(line) {
-                Ok(event) => Message::Arm(arm, event),
-                Err(_) if whole => Message::ArmGarbage(arm, shown(line)),
+                Ok(event) => Message::Arm(arm, pipe, event),
+                Err(_) if whole => Message::ArmGarbage(arm, pipe, shown(line)),
                 Err(_) => Message::ArmCut(arm, shown(line)),
             };
             messages.send(message).is_ok()

@@ -3,7 +3,6 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
-use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -13,6 +12,7 @@ use std::time::{Duration, Instant};
 use torchleak_protocol::{ArmEvent, ArmSpec, HostEvent, Start};
 
 use super::host::{Host, kill_group};
+use super::last_words::LastWords;
 use super::pipes::{Message, Tail, read_arm, read_output};
 use super::running::{DRAIN, Running};
 use super::{Ending, WorkerError};
@@ -62,8 +62,9 @@ pub trait Observer {
     /// The child of a job runs. A job that lost its host may be run again, and then begins anew.
     fn started(&mut self, arm: u64, start: Start, reason: Option<&str>);
 
-    /// A job reports something. An error stops the job: what cannot be kept must not be measured.
-    fn event(&mut self, arm: u64, event: &ArmEvent) -> Result<(), String>;
+    /// A rank of a job reports something, or the launcher does of it. A job without ranks is rank 0. An
+    /// error stops the job: what cannot be kept must not be measured.
+    fn event(&mut self, arm: u64, rank: u32, event: &ArmEvent) -> Result<(), String>;
 
     /// A job is over; nothing more comes from it.
     fn ended(&mut self, arm: u64, ending: Ending);
@@ -280,14 +281,15 @@ impl<'a> Session<'a> {
         match self.send(&job) {
             Ok((tail, reader)) => {
                 let running = Running {
+                    words: LastWords::new(job.spec.ranks),
+                    open_pipes: job.spec.event_pipes(),
                     job,
                     pid: None,
                     early: Vec::new(),
                     since: Instant::now(),
-                    ending: None,
                     exited: None,
-                    closed: false,
                     stopped: None,
+                    reason: None,
                     cut: None,
                     tail,
                     reader,
@@ -308,10 +310,10 @@ impl<'a> Session<'a> {
 
     fn send(&self, job: &Job) -> io::Result<(Tail, JoinHandle<()>)> {
         let host = self.host.as_ref().ok_or(io::ErrorKind::NotConnected)?;
-        let (events, events_end) = io::pipe()?;
-        let (output, output_end) = io::pipe()?;
-        host.run(&job.spec, &OwnedFd::from(events_end), &OwnedFd::from(output_end))?;
-        read_arm(job.spec.arm, events, self.sender.clone());
+        let (events, output) = host.run(&job.spec)?;
+        for (pipe, events) in (0..).zip(events) {
+            read_arm(job.spec.arm, pipe, events, self.sender.clone());
+        }
         Ok(read_output(output, Some(Arc::clone(&job.log))))
     }
 
@@ -323,8 +325,13 @@ impl<'a> Session<'a> {
                 self.lose_host();
             }
             Message::HostGone => self.lose_host(),
-            Message::Arm(arm, event) => self.handle_arm(arm, event),
-            Message::ArmGarbage(arm, line) => self.stop(arm, Ending::Garbage { line }),
+            Message::Arm(arm, pipe, event) => self.handle_arm(arm, pipe, event),
+            Message::ArmGarbage(arm, pipe, line) => {
+                if let Some(running) = self.running.get(&arm) {
+                    let reason = running.words.on_rank(pipe, Ending::Garbage { line });
+                    self.stop(arm, reason);
+                }
+            }
             Message::ArmCut(arm, line) => {
                 if let Some(running) = self.running.get_mut(&arm) {
                     running.cut = Some(line);
@@ -332,7 +339,7 @@ impl<'a> Session<'a> {
             }
             Message::ArmClosed(arm) => {
                 if let Some(running) = self.running.get_mut(&arm) {
-                    running.closed = true;
+                    running.open_pipes -= 1;
                 }
             }
         }
@@ -351,8 +358,8 @@ impl<'a> Session<'a> {
                     }
                     let early = std::mem::take(&mut running.early);
                     self.observer.started(arm, start, reason.as_deref());
-                    for event in early {
-                        self.handle_arm(arm, event);
+                    for (rank, event) in early {
+                        self.tell(arm, rank, &event);
                     }
                 }
             }
@@ -366,28 +373,30 @@ impl<'a> Session<'a> {
         }
     }
 
-    fn handle_arm(&mut self, arm: u64, event: ArmEvent) {
+    fn handle_arm(&mut self, arm: u64, pipe: u32, event: ArmEvent) {
         let Some(running) = self.running.get_mut(&arm) else { return };
+        // A rank has the pipe of its number; the launcher says of which it speaks.
+        let rank = if let ArmEvent::Lost { rank, .. } = event { rank } else { pipe };
+        running.words.hear(rank, &event);
         if running.pid.is_none() {
-            running.early.push(event);
-            return;
+            running.early.push((rank, event));
+        } else {
+            self.tell(arm, rank, &event);
         }
-        match &event {
-            ArmEvent::Ended { .. } => running.ending = Some(Ending::Done),
-            ArmEvent::Failed(failure) => running.ending = Some(Ending::Failed(failure.clone())),
-            _ => {}
-        }
-        if let Err(reason) = self.observer.event(arm, &event) {
+    }
+
+    fn tell(&mut self, arm: u64, rank: u32, event: &ArmEvent) {
+        if let Err(reason) = self.observer.event(arm, rank, event) {
             self.stop(arm, Ending::NotRecorded { reason });
         }
     }
 
     /// Kills a job for a reason of ours, which outweighs what its exit status will say.
-    fn stop(&mut self, arm: u64, ending: Ending) {
+    fn stop(&mut self, arm: u64, reason: Ending) {
         let Some(running) = self.running.get_mut(&arm) else { return };
         // What comes after the last step is an extra, whose failure takes nothing back.
-        if running.ending != Some(Ending::Done) || matches!(ending, Ending::NotRecorded { .. }) {
-            running.ending = Some(ending);
+        if !running.words.is_done() || matches!(reason, Ending::NotRecorded { .. }) {
+            running.reason = Some(reason);
         }
         running.stopped.get_or_insert_with(Instant::now);
         if let Some(pid) = running.pid {
@@ -422,7 +431,7 @@ impl<'a> Session<'a> {
             .running
             .iter()
             .filter(|(_, running)| {
-                running.exited.is_some_and(|(when, ..)| running.closed || when.elapsed() > DRAIN)
+                running.exited.is_some_and(|(when, ..)| running.open_pipes == 0 || when.elapsed() > DRAIN)
             })
             .map(|(arm, _)| *arm)
             .collect();
@@ -453,7 +462,7 @@ impl<'a> Session<'a> {
         for (arm, running) in std::mem::take(&mut self.running) {
             let starts_warm = running.job.spec.start == Start::Fork;
             let ending = match &self.import_failure {
-                _ if running.ending.is_some() || running.exited.is_some() => running.conclude(),
+                _ if running.is_over() => running.conclude(),
                 Some(failure) if starts_warm => Ending::ImportFailed(failure.clone()),
                 _ if is_alone => Ending::HostDied { output: output.clone() },
                 _ => {
@@ -480,7 +489,7 @@ impl<'a> Session<'a> {
     /// Hears what the children of a lost host said before they died.
     fn drain(&mut self) {
         let limit = Instant::now() + DRAIN;
-        let is_open = |running: &Running| running.pid.is_some() && !running.closed;
+        let is_open = |running: &Running| running.pid.is_some() && running.open_pipes > 0;
         while self.running.values().any(is_open) && Instant::now() < limit {
             if let Ok(message) = self.messages.recv_timeout(PULSE) {
                 self.handle(message);

@@ -6,6 +6,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -122,4 +123,19 @@ pub fn runs_among_all(file: &Path, slow: bool) -> Option<String> {
 /// Whether a shipped case trains torchleak's own model.
 pub fn has_own_model(file: &Path) -> bool {
     std::fs::read_to_string(file).unwrap().lines().any(|line| line.starts_with("model: "))
+}
+
+/// Waits until something holds that a process brings about.
+pub fn wait_until(what: &str, seconds: u64, mut holds: impl FnMut() -> bool) {
+    let limit = Instant::now() + Duration::from_secs(seconds);
+    while !holds() {
+        assert!(Instant::now() < limit, "{what} did not come true within {seconds} s");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// A zombie that its parent has not reaped yet runs no more.
+pub fn is_running(pid: i32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
 }

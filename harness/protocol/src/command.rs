@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "snake_case")]
 pub enum Command {
-    /// Starts one arm. Two descriptors come with the line: the write ends of the event pipe and of
-    /// the pipe for what the child prints.
+    /// Starts one arm. Descriptors come with the line: the write ends of its event pipes
+    /// ([`ArmSpec::event_pipes`]) and of the pipe for what its processes print.
     Run(Box<ArmSpec>),
 }
 
@@ -21,6 +21,8 @@ pub struct ArmSpec {
     pub case: String,
     pub policy: Policy,
     pub start: Start,
+    /// Processes that train together, started by torchrun; 1 is a process without it.
+    pub ranks: u32,
     pub program: Program,
     pub device: Device,
     pub steps: u32,
@@ -33,6 +35,14 @@ pub struct ArmSpec {
     pub artifacts: Option<String>,
     /// Whether values that the program computed may be shown in a diagnosis.
     pub show_values: bool,
+}
+
+impl ArmSpec {
+    /// How many pipes the arm's events come through: one for each rank and, where there are several, a
+    /// last one for their launcher.
+    pub fn event_pipes(&self) -> u32 {
+        if self.ranks > 1 { self.ranks + 1 } else { 1 }
+    }
 }
 
 /// When an arm collects.
@@ -55,11 +65,11 @@ pub struct Collection {
     pub generation: u8,
 }
 
-/// How the child comes to be.
+/// How the child comes to be. Ranks are always fresh interpreters; theirs says what is imported first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Start {
-    /// Forked from the host, which has imported torch and torch._dynamo.
+    /// Forked from the host, which has imported torch and torch._dynamo. A rank imports them itself.
     Fork,
     /// A fresh interpreter in which nothing of torch is imported yet.
     Spawn,
@@ -90,6 +100,7 @@ pub struct Block {
     pub optimizer: Optimizer,
     pub checkpoint: Checkpoint,
     pub compile: Compile,
+    pub parallel: Parallel,
 }
 
 /// The size of a llama3 model.
@@ -139,6 +150,19 @@ pub enum Optimizer {
     #[default]
     Sgd,
     Adamw,
+}
+
+/// How the model is spread over the ranks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Parallel {
+    /// Each rank trains a model of its own.
+    #[default]
+    None,
+    /// `DistributedDataParallel`.
+    Ddp,
+    /// `fully_shard` on each block and on the whole.
+    Fsdp2,
 }
 
 /// How the block is checkpointed.

@@ -21,7 +21,7 @@ pub enum HostEvent {
     Exited { arm: u64, code: Option<i32>, signal: Option<i32> },
 }
 
-/// One line from the child of an arm.
+/// One line from the child of an arm, or from one of its ranks.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum ArmEvent {
@@ -31,9 +31,22 @@ pub enum ArmEvent {
     Garbage(Box<GarbageRecord>),
     /// The arm gives up. It exits after this line.
     Failed(Failure),
+    /// Whether a planted cycle was detected in this very process. Only ranks say so: an arm that the
+    /// host has started alone is vouched for by the host's own control.
+    Control {
+        detected: bool,
+        reason: String,
+    },
     /// All steps are done.
     Ended {
         steps: u32,
+    },
+    /// A rank is gone before its end, as torchrun has noticed. Exactly one of `code` and `signal` is
+    /// present. Only the launcher of ranks says so.
+    Lost {
+        rank: u32,
+        code: Option<i32>,
+        signal: Option<i32>,
     },
     /// What torch's own code says of the garbage of one more step. It comes after the end of a
     /// diagnosis run, so that no verdict depends on it.

@@ -17,7 +17,7 @@ mod watch;
 
 pub use command::{
     Activation, ArmSpec, Backend, Block, Checkpoint, CheckpointMode, Collection, Command, Compile, Device,
-    DisableApi, DisableSite, Dtype, Input, Llama3, Optimizer, Policy, Program, Start,
+    DisableApi, DisableSite, Dtype, Input, Llama3, Optimizer, Parallel, Policy, Program, Start,
 };
 pub use event::{ArmEvent, ArmFacts, Failure, FailureKind, HostEvent};
 pub use graph::{

@@ -97,7 +97,7 @@ pub struct Collected {
 }
 
 /// What a full collect found with `gc.DEBUG_SAVEALL`, after one step of a diagnosis run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct GarbageRecord {
     /// Counted from 1.
     pub step: u32,

@@ -35,6 +35,7 @@ def program(
         kind="llama3",
         dtype=model.pop("dtype", "float32"),
         optimizer=model.pop("optimizer", "sgd"),
+        parallel="none",
         model=SimpleNamespace(
             **{
                 "layers": LAYERS,

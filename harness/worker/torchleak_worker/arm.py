@@ -59,8 +59,10 @@ def run(command: SimpleNamespace, fd: int) -> int:
 
 def _run_steps(command: SimpleNamespace, reporter: Reporter) -> None:
     # Only what these modules import is loaded in a cold arm before the program's own first step.
-    from torchleak_worker import loop, programs
+    from torchleak_worker import loop, programs, ranks
 
+    if command.ranks > 1:
+        ranks.join(command)
     device = _device(command)
     # Automatic collection would free at its own time what the arm must keep.
     gc.disable()
@@ -68,13 +70,16 @@ def _run_steps(command: SimpleNamespace, reporter: Reporter) -> None:
     loop.collect_to_fixpoint(2)
     meter = loop.meter_for(device)
     reporter.send("began", **loop.facts(device, meter, program))
-    if command.policy.kind != "garbage":
+    if command.policy.kind == "garbage":
+        steps = loop.run_garbage(command, program, device, reporter)
+    else:
         steps = loop.run_measured(command.steps, command.policy, program, meter, reporter)
-        reporter.send("ended", steps=steps)
-        return
-    steps = loop.run_garbage(command, program, device, reporter)
+    if command.ranks > 1:
+        ranks.control(reporter)
     reporter.send("ended", steps=steps)
-    if command.artifacts is not None:
+    if command.ranks > 1:
+        ranks.leave()
+    elif command.policy.kind == "garbage" and command.artifacts is not None:
         from torchleak_worker import torch_report
 
         reporter.send("torch_cycles", **torch_report.report(program, device, command.artifacts))

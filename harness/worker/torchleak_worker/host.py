@@ -22,6 +22,9 @@ from torchleak_worker import arm, exits, failure, orphans, spec
 # Signals that the host handles itself and a child must not inherit.
 _HOST_SIGNALS = (signal.SIGCHLD,)
 
+# Linux passes at most so many with one message.
+_MOST_DESCRIPTORS = 253
+
 
 class Host:
     """The state of one host: its socket, its children and whether torch is imported."""
@@ -68,32 +71,36 @@ class Host:
 
     def read_commands(self) -> bool:
         """Reads what has come over the socket. Returns False at its end."""
-        data, descriptors, _, _ = socket.recv_fds(self.control, 65536, 16)
+        data, descriptors, _, _ = socket.recv_fds(self.control, 65536, _MOST_DESCRIPTORS)
         if not data:
             return False
         self.pending += data
         self.descriptors += descriptors
         while b"\n" in self.pending:
             line, self.pending = self.pending.split(b"\n", 1)
-            events, output = self.descriptors.pop(0), self.descriptors.pop(0)
+            command = spec.parse(line.decode())
+            count = spec.event_pipes(command) + 1
+            ends, self.descriptors = self.descriptors[:count], self.descriptors[count:]
             try:
-                self.run(line.decode(), events, output)
+                self.run(command, line.decode(), ends[:-1], ends[-1])
             finally:
-                os.close(events)
-                os.close(output)
+                for end in ends:
+                    os.close(end)
         return True
 
-    def run(self, line: str, events: int, output: int) -> None:
+    def run(self, command: SimpleNamespace, line: str, events: list[int], output: int) -> None:
         """Starts the child of one arm. ``events`` and ``output`` are the write ends of its pipes."""
-        command = spec.parse(line)
         reason = None
         if command.start == "fork":
             self.import_torch()
             reason = why_fork_is_unsafe()
-        if command.start == "spawn" or reason is not None:
-            pid, start = self.spawn(line, events, output), "spawn"
+        if command.ranks > 1:
+            # They start anew however the case imports, so that is nothing to explain.
+            pid, start, reason = self.spawn("torchrun", line, events, output), "spawn", None
+        elif command.start == "spawn" or reason is not None:
+            pid, start = self.spawn("arm", line, events, output), "spawn"
         else:
-            pid, start = self.fork(command, events, output), "fork"
+            pid, start = self.fork(command, events[0], output), "fork"
         self.children[pid] = command.arm
         self.send({"event": "started", "arm": command.arm, "pid": pid, "start": start, "reason": reason})
 
@@ -150,14 +157,14 @@ class Host:
             # The interpreter's own exit would run the host's handlers a second time.
             exits.exit_now(code)
 
-    def spawn(self, line: str, events: int, output: int) -> int:
-        """Starts a fresh interpreter for the arm."""
+    def spawn(self, role: str, line: str, events: list[int], output: int) -> int:
+        """Starts a fresh interpreter for the arm, in the role of the arm itself or of its launcher."""
         process = subprocess.Popen(
-            [sys.executable, sys.path[0], "arm", str(events)],
+            [sys.executable, sys.path[0], role, *map(str, events)],
             stdin=subprocess.PIPE,
             stdout=output,
             stderr=output,
-            pass_fds=[events],
+            pass_fds=events,
             start_new_session=True,
         )
         assert process.stdin is not None

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from torchleak_worker import parallel
 from torchleak_worker.dtypes import DTYPES
 from torchleak_worker.errors import Unsupported
 from torchleak_worker.result import StepResult
@@ -78,6 +79,8 @@ class FileProgram:
             dtype=DTYPES[command.program.dtype],
             steps=command.steps,
             seed=command.seed,
+            rank=parallel.rank(),
+            world_size=command.ranks,
         )
         self.state = self.module.setup(context)
 

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from . import disable
+from . import disable, parallel
 from .checkpointing import block_runner
 from .dtypes import DTYPES
 from .errors import ProgramError
@@ -19,17 +19,18 @@ LEARNING_RATE = {"sgd": 1e-3, "adamw": 3e-4}
 class Llama3Trainer:
     """Trains a llama3 model on random data.
 
-    Parameters are drawn from torch's global generator, so the caller calls `torch.manual_seed` first. Each
-    step's data depends only on that seed and on the number of the step: the global generator's state may
-    differ between two runs that must have equal losses.
+    Parameters are drawn from torch's global generator, so the caller calls `torch.manual_seed` first, with
+    the same seed on every rank. Each step's data depends only on that seed, on the rank and on the number of
+    the step: the global generator's state may differ between two runs that must have equal losses.
 
     Args:
-        program: `model`, `input`, `dtype`, `optimizer`, `checkpoint` and `compile`, as the protocol has them.
+        program: `model`, `input`, `dtype`, `optimizer`, `checkpoint`, `compile` and `parallel`, as the
+            protocol has them.
         device: Where the model and the data are created.
 
     Raises:
         ProgramError: The program names something unknown, or its sizes do not fit.
-        Unsupported: The installed torch lacks the program's disable site.
+        Unsupported: The installed torch lacks the program's disable site, or FSDP2.
     """
 
     def __init__(self, program: SimpleNamespace, device: torch.device) -> None:
@@ -41,11 +42,12 @@ class Llama3Trainer:
         self._vocab = model.vocab
         self._shape = (size.batch, size.seq)
         self._dim = model.dim
-        self._seed = torch.initial_seed()
+        # Rank 0 trains on the same data as a process without ranks.
+        self._seed = torch.initial_seed() + parallel.rank() * 1_000_000_007
         self._generator = torch.Generator(device=device)
         self._steps = 0
         disable.apply(program.compile.disable, program.compile.site)
-        self._run_block = block_runner(program.checkpoint, program.compile.block)
+        run_block = block_runner(program.checkpoint, program.compile.block)
         self.model = Llama3(
             layers=model.layers,
             dim=model.dim,
@@ -59,6 +61,7 @@ class Llama3Trainer:
             device=device,
             dtype=self._dtype,
         )
+        self._run = parallel.spread(self.model, run_block, program.parallel, device)
         self._optimizer = _optimizer(program.optimizer, self.model)
 
     def step(self) -> StepResult:
@@ -93,10 +96,10 @@ class Llama3Trainer:
             x = torch.randn(
                 (*self._shape, self._dim), generator=self._generator, device=self._device, dtype=self._dtype
             )
-            return self.model(x, self._run_block).float().square().mean()
+            return self._run(x).float().square().mean()
         batch, seq = self._shape
         tokens = torch.randint(self._vocab, (batch, seq + 1), generator=self._generator, device=self._device)
-        logits = self.model(tokens[:, :-1], self._run_block)
+        logits = self._run(tokens[:, :-1])
         return F.cross_entropy(logits.flatten(0, 1).float(), tokens[:, 1:].flatten())
 
 
@@ -109,10 +112,14 @@ def _optimizer(name: str, model: nn.Module) -> torch.optim.Optimizer:
 
 
 def _gradient_norm(model: nn.Module) -> Tensor:
-    """Return the L2 norm over all gradients, in float32, without a copy of them."""
+    """Return the L2 norm over all gradients, in float32, without a copy of them.
+
+    Where the gradients are sharded it is the norm over all ranks, which is a collective.
+    """
     norms = [
         torch.linalg.vector_norm(parameter.grad, dtype=torch.float32)
         for parameter in model.parameters()
         if parameter.grad is not None
     ]
-    return torch.linalg.vector_norm(torch.stack(norms))
+    norm = torch.linalg.vector_norm(torch.stack(norms))
+    return norm.full_tensor() if hasattr(norm, "full_tensor") else norm

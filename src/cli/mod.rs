@@ -4,6 +4,7 @@ mod bisect;
 mod cases;
 mod environments;
 mod error;
+mod explain;
 mod matrix;
 mod overlay;
 mod run;
@@ -49,6 +50,8 @@ enum Command {
     Bisect(bisect::BisectArgs),
     /// Run cases on many versions of torch and point out where verdicts change
     Matrix(matrix::MatrixArgs),
+    /// Switch each condition of a leak on its own: which are necessary, which scale it, and a minimal case
+    Explain(explain::ExplainArgs),
     /// Tell memory growth and collections out of a log of torchtitan
     TitanLog(titan_log::TitanLogArgs),
     /// Watch any training script, unedited: memory per step, cycles that keep tensors, a verdict
@@ -141,6 +144,7 @@ fn dispatch(cli: Cli) -> Result<ProcessExitCode, CliError> {
         Command::Run(args) => run::run(&args, &cli.cache),
         Command::Bisect(args) => bisect::run(&args, &cli.cache).map(Into::into),
         Command::Matrix(args) => matrix::run(&args, &cli.cache).map(Into::into),
+        Command::Explain(args) => explain::run(&args, &cli.cache).map(Into::into),
         Command::TitanLog(args) => titan_log::run(&args).map(Into::into),
         Command::Watch(args) => watch::run(&args, &cli.cache),
         Command::List(args) => {

@@ -3,6 +3,7 @@
 //! Architecture invariant: a report is a function of outcomes. It decides nothing.
 
 mod bisect;
+mod explain;
 mod human;
 mod json;
 mod matrix;
@@ -13,6 +14,7 @@ mod titan_log;
 mod watch;
 
 pub use bisect::{bisect_document, bisect_line, bisect_text};
+pub use explain::{explain_document, explain_markdown, explain_text};
 pub use human::case_text;
 pub use json::document;
 pub use matrix::{MatrixReport, matrix_csv, matrix_document, matrix_markdown, matrix_text};

@@ -25,8 +25,9 @@ impl Case {
     ///
     /// The text cannot be read as plain keys and values.
     pub fn document(&self, device: Device) -> Result<Document, CaseError> {
-        let mut keys: Map<String, Value> = serde_yaml::from_str_with_options(&self.source, load::options())
-            .map_err(|error| CaseError::new(self.name(), Some(&self.source), explain(&error)))?;
+        let mut keys: Map<String, Value> =
+            serde_yaml::from_str_with_options(&self.source, load::options())
+                .map_err(|error| CaseError::new(self.name(), Some(&self.source), explain(&error)))?;
         let name = match device {
             Device::Cpu => "cpu",
             Device::Cuda => "cuda",
@@ -112,7 +113,8 @@ impl Document {
     ///
     /// A value cannot be written as YAML.
     pub fn text(&self) -> Result<String, CaseError> {
-        let between = self.0.keys().map(String::as_str).filter(|key| !FIRST.contains(key) && !LAST.contains(key));
+        let between =
+            self.0.keys().map(String::as_str).filter(|key| !FIRST.contains(key) && !LAST.contains(key));
         FIRST.into_iter().chain(between).chain(LAST).try_fold(String::new(), |text, key| {
             let Some((key, value)) = self.0.get_key_value(key) else { return Ok(text) };
             let section = Map::from_iter([(key.clone(), value.clone())]);

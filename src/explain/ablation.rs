@@ -93,7 +93,8 @@ fn not_reached() -> Shown {
 pub fn laws(rows: &[Row], base: &CaseOutcome, leak: &Leak, resolved: &Resolved) -> Vec<Law> {
     let sizes = amounts(resolved).into_iter().filter_map(|(quantity, amount)| {
         let others = rows.iter().filter_map(|row| Some((row.amount?, &row.shown)));
-        let of_quantity = others.filter(|((of, _), shown)| *of == quantity && shown.verdict.is_some_and(leaks));
+        let of_quantity =
+            others.filter(|((of, _), shown)| *of == quantity && shown.verdict.is_some_and(leaks));
         let all = of_quantity.map(|((_, amount), shown)| (amount, shown)).chain([(amount, &leak.own)]);
         let points: Vec<Point> = all
             .filter_map(|(amount, shown)| {
@@ -127,9 +128,16 @@ fn law_of_steps(base: &CaseOutcome, leak: &Leak) -> Option<Law> {
 }
 
 /// The simplest switch of each condition with which the leak stays what the case says it is.
-pub fn simplifications<'a>(variants: &[Variant<'a>], rows: &[Row], leak: &Leak) -> Vec<(&'static str, &'a Switch)> {
+pub fn simplifications<'a>(
+    variants: &[Variant<'a>],
+    rows: &[Row],
+    leak: &Leak,
+) -> Vec<(&'static str, &'a Switch)> {
     let switched = &rows[rows.len().saturating_sub(variants.len())..];
-    let staying = variants.iter().zip(switched).filter(|(variant, row)| variant.switch.simpler && leak.stays(&row.shown));
+    let staying = variants
+        .iter()
+        .zip(switched)
+        .filter(|(variant, row)| variant.switch.simpler && leak.stays(&row.shown));
     let mut simplest: Vec<(&'static str, &Switch)> =
         staying.map(|(variant, _)| (variant.condition.name, variant.switch)).collect();
     simplest.dedup_by_key(|(condition, _)| *condition);

@@ -71,7 +71,8 @@ impl Switch {
             variant.remove("retains");
         }
         variant.set("name", json!(self.name(condition)));
-        variant.set("summary", json!(format!("{} with {} = {}.", named(document), condition.name, self.value)));
+        variant
+            .set("summary", json!(format!("{} with {} = {}.", named(document), condition.name, self.value)));
         variant
     }
 
@@ -88,7 +89,8 @@ fn named(document: &Document) -> &str {
 }
 
 fn keeps_anything(retains: &Value) -> bool {
-    retains["rng_states"].as_u64() > Some(0) || retains["tensors"].as_array().is_some_and(|all| !all.is_empty())
+    retains["rng_states"].as_u64() > Some(0)
+        || retains["tensors"].as_array().is_some_and(|all| !all.is_empty())
 }
 
 /// The conditions of a case. One with a program of its own has no model to switch anything in.
@@ -161,7 +163,8 @@ fn size(
     further: impl Fn(Switch, u64) -> Switch,
 ) -> Condition {
     let others = others.into_iter().filter(|other| *other != base);
-    let switches = others.map(|other| further(Switch::new(other.to_string(), [(path, Some(json!(other)))]), other));
+    let switches =
+        others.map(|other| further(Switch::new(other.to_string(), [(path, Some(json!(other)))]), other));
     Condition { name, base: base.to_string(), switches: switches.collect() }
 }
 
@@ -251,10 +254,13 @@ fn policy(base: &Activation) -> Condition {
         Activation::Ops(ops) => ops.join(" "),
         policy => word(policy),
     };
-    let switches = [Activation::AllMm, Activation::EverySecondMm].into_iter().filter(|other| other != base).map(|other| {
-        let edits = [("checkpoint/policy", Some(json!(other)))];
-        Switch::new(shown(&other), edits).simpler(other == Activation::AllMm)
-    });
+    let switches = [Activation::AllMm, Activation::EverySecondMm]
+        .into_iter()
+        .filter(|other| other != base)
+        .map(|other| {
+            let edits = [("checkpoint/policy", Some(json!(other)))];
+            Switch::new(shown(&other), edits).simpler(other == Activation::AllMm)
+        });
     Condition { name: "policy", base: shown(base), switches: switches.collect() }
 }
 
@@ -272,7 +278,11 @@ fn dtype(base: Dtype) -> Condition {
 fn unusual(block: &Block) -> Vec<Condition> {
     let mut found = Vec::new();
     let mut push = |name, base: String, value: &str, path| {
-        found.push(Condition { name, base, switches: vec![Switch::new(value, [(path, None)]).simpler(true)] });
+        found.push(Condition {
+            name,
+            base,
+            switches: vec![Switch::new(value, [(path, None)]).simpler(true)],
+        });
     };
     if block.optimizer != Optimizer::default() {
         push("optimizer", word(block.optimizer), &word(Optimizer::default()), "optimizer");

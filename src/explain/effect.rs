@@ -103,7 +103,13 @@ pub struct Shown {
 impl Shown {
     /// Of what could not be run.
     pub fn not_run(reason: impl Into<String>) -> Self {
-        Self { verdict: None, reason: reason.into(), retained: None, predicted: None, effect: Effect::Unknown }
+        Self {
+            verdict: None,
+            reason: reason.into(),
+            retained: None,
+            predicted: None,
+            effect: Effect::Unknown,
+        }
     }
 
     /// Of a run that was judged; what its effect is only a comparison says.
@@ -152,13 +158,15 @@ impl Leak {
     /// An arm of the case itself that collects one generation after each step.
     pub fn with_collections(&self, recording: &Recording) -> Shown {
         let series = Series::of(recording, self.place, self.warmup);
-        let told = series.and_then(|series| Some((theil_sen(self.gauge.levels(&series))?, series.freed_per_collect()?)));
+        let told = series
+            .and_then(|series| Some((theil_sen(self.gauge.levels(&series))?, series.freed_per_collect()?)));
         let Some((stays, freed)) = told else {
             return Shown::not_run("the arm reported too few steps");
         };
         let stays = stays.round().max(0.0) as u64;
         let own = self.own.retained.unwrap_or(0);
-        let effect = if stays as f64 <= APART * own as f64 { Effect::Necessary } else { self.compared(stays) };
+        let effect =
+            if stays as f64 <= APART * own as f64 { Effect::Necessary } else { self.compared(stays) };
         let reason = format!("each collect frees {}, and {stays} bytes per step stay", human(freed));
         Shown { verdict: None, reason, retained: Some(stays), predicted: None, effect }
     }

@@ -76,7 +76,8 @@ impl Law {
         if amounts.len() < FEWEST_POINTS {
             return None;
         }
-        let mut measured: Vec<(u64, f64)> = points.iter().map(|point| (point.amount, point.retained)).collect();
+        let mut measured: Vec<(u64, f64)> =
+            points.iter().map(|point| (point.amount, point.retained)).collect();
         measured.sort_by_key(|(amount, _)| *amount);
         measured.dedup();
         let declared: Option<Vec<(u64, f64)>> =
@@ -105,7 +106,8 @@ impl Line {
         let narrow: Option<Vec<(u32, f64)>> =
             points.iter().map(|(amount, bytes)| Some((u32::try_from(*amount).ok()?, *bytes))).collect();
         let per_unit = theil_sen(&narrow?)?;
-        let mut fixed: Vec<f64> = points.iter().map(|(amount, bytes)| bytes - per_unit * *amount as f64).collect();
+        let mut fixed: Vec<f64> =
+            points.iter().map(|(amount, bytes)| bytes - per_unit * *amount as f64).collect();
         Some(Self { per_unit, fixed: median(&mut fixed)? })
     }
 
@@ -123,7 +125,11 @@ mod tests {
     fn points(amounts: &[u64], bytes: impl Fn(u64) -> f64) -> Vec<Point> {
         amounts
             .iter()
-            .map(|amount| Point { amount: *amount, retained: bytes(*amount), predicted: Some(bytes(*amount)) })
+            .map(|amount| Point {
+                amount: *amount,
+                retained: bytes(*amount),
+                predicted: Some(bytes(*amount)),
+            })
             .collect()
     }
 

@@ -21,10 +21,11 @@ pub fn minimise<E>(
     }
     let mut parts = 2;
     while kept.len() > 1 {
-        let chunks: Vec<Vec<usize>> = kept.chunks(kept.len().div_ceil(parts)).map(<[usize]>::to_vec).collect();
-        let complements = chunks.iter().map(|chunk| {
-            kept.iter().copied().filter(|one| !chunk.contains(one)).collect::<Vec<usize>>()
-        });
+        let chunks: Vec<Vec<usize>> =
+            kept.chunks(kept.len().div_ceil(parts)).map(<[usize]>::to_vec).collect();
+        let complements = chunks
+            .iter()
+            .map(|chunk| kept.iter().copied().filter(|one| !chunk.contains(one)).collect::<Vec<usize>>());
         // Each of two halves is the other's complement.
         let subsets: Vec<Vec<usize>> = match chunks.len() {
             2 => chunks.clone(),
@@ -32,7 +33,8 @@ pub fn minimise<E>(
         };
         let asked: Vec<Vec<usize>> = subsets.iter().map(|subset| without(subset)).collect();
         let answers = leaks(&asked)?;
-        let smaller = answers.iter().position(|leaks| *leaks).and_then(|at| subsets.get(at).map(|found| (at, found)));
+        let smaller =
+            answers.iter().position(|leaks| *leaks).and_then(|at| subsets.get(at).map(|found| (at, found)));
         match smaller {
             Some((at, found)) => {
                 parts = if at < chunks.len() { 2 } else { (parts - 1).max(2) };

@@ -74,7 +74,11 @@ pub fn reduce(
         verdict: shown.verdict,
         reason: shown.reason,
         retained: shown.retained,
-        simplified: made.iter().map(|one| simplifications[*one]).map(|(name, switch)| (name, switch.value.clone())).collect(),
+        simplified: made
+            .iter()
+            .map(|one| simplifications[*one])
+            .map(|(name, switch)| (name, switch.value.clone()))
+            .collect(),
     }))
 }
 
@@ -88,7 +92,8 @@ fn still_leak(
     if interrupt::requested() {
         return Ok(vec![false; documents.len()]);
     }
-    let cases: Vec<Option<Case>> = documents.iter().map(|document| case.with_document(document).ok()).collect();
+    let cases: Vec<Option<Case>> =
+        documents.iter().map(|document| case.with_document(document).ok()).collect();
     let mut outcomes = bench.run(&cases.iter().flatten().cloned().collect::<Vec<_>>())?.into_iter();
     let answers = cases.iter().map(|case| {
         let outcome = case.as_ref().and_then(|_| outcomes.next());

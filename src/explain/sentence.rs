@@ -8,7 +8,10 @@ pub fn sentence(explanation: &Explanation, torch: &str) -> String {
     let case = &explanation.base.name;
     let Some(retained) = explanation.own.as_ref().and_then(|own| own.retained) else {
         let verdict = explanation.base.verdict().map_or("without a verdict", Verdict::word);
-        return format!("On torch {torch} {case} is {verdict}, so there is no leak to explain: {}.", explanation.base.reason());
+        return format!(
+            "On torch {torch} {case} is {verdict}, so there is no leak to explain: {}.",
+            explanation.base.reason()
+        );
     };
     let until = match explanation.base.verdict() {
         Some(Verdict::Uncollectable) => "and no collect frees them",

@@ -109,11 +109,19 @@ pub fn explain_markdown(explanation: &Explanation, environment: &Environment) ->
     if !explanation.rows.is_empty() {
         let _ = writeln!(text, "\n{}\n", table(explanation, presets::ASCII_MARKDOWN));
     }
-    for told in remarks(explanation).into_iter().chain(explanation.laws.iter().map(|law| format!("scales {}", law_words(law)))) {
+    for told in remarks(explanation)
+        .into_iter()
+        .chain(explanation.laws.iter().map(|law| format!("scales {}", law_words(law))))
+    {
         let _ = writeln!(text, "- {}", told.replace('\n', " "));
     }
     if let Some(minimal) = &explanation.minimal {
-        let _ = writeln!(text, "\nThe minimal case, {}:\n\n```yaml\n{}```", minimal_words(explanation), minimal.yaml);
+        let _ = writeln!(
+            text,
+            "\nThe minimal case, {}:\n\n```yaml\n{}```",
+            minimal_words(explanation),
+            minimal.yaml
+        );
     }
     text
 }
@@ -158,15 +166,13 @@ fn minimal_words(explanation: &Explanation) -> String {
     let verdict = minimal.verdict.map_or("without a verdict", Verdict::word);
     match minimal.retained.filter(|_| minimal.leaks) {
         Some(bytes) => format!("run from its file: {verdict}, {bytes} bytes per step"),
-        None => format!("run from its file: {verdict}, which is not the leak of the case: {}", minimal.reason),
+        None => {
+            format!("run from its file: {verdict}, which is not the leak of the case: {}", minimal.reason)
+        }
     }
 }
 
 fn last_line(explanation: &Explanation) -> String {
     let interrupted = if explanation.interrupted { "interrupted after" } else { "took" };
-    format!(
-        "{interrupted} {:.0} s, kept in {}",
-        explanation.took.as_secs_f64(),
-        explanation.folder.display(),
-    )
+    format!("{interrupted} {:.0} s, kept in {}", explanation.took.as_secs_f64(), explanation.folder.display(),)
 }

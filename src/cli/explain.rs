@@ -64,13 +64,14 @@ pub fn run(args: &ExplainArgs, cache: &CacheArgs) -> Result<ExitCode, CliError> 
     let mut watcher = ProgressWatcher::new(|_| ());
     let explanation = explain(&case, &environment, options, args.output_case.as_deref(), &mut watcher)?;
     drop(watcher);
+    let torch = &environment.facts.torch;
     match args.format {
         Format::Human => {
             print_text(&environment_line(&environment, device))?;
-            print_text(&explain_text(&explanation, &environment, width()))?;
+            print_text(&explain_text(&explanation, torch, width()))?;
         }
         Format::Json => print_json(&explain_document(&explanation, &environment))?,
-        Format::Markdown => print_text(&explain_markdown(&explanation, &environment))?,
+        Format::Markdown => print_text(&explain_markdown(&explanation, torch))?,
     }
     Ok(exit_code(&explanation))
 }

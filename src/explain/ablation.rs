@@ -19,7 +19,7 @@ pub struct Row {
     pub value: String,
     pub shown: Shown,
     /// The quantity that the value changes, with its amount.
-    pub(super) amount: Option<(Quantity, u64)>,
+    pub amount: Option<(Quantity, u64)>,
 }
 
 /// A condition switched in the case.

@@ -308,3 +308,100 @@ fn word(value: impl serde::Serialize) -> String {
 fn element_size(dtype: Dtype) -> u64 {
     TensorDtype::from(dtype).size()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use torchleak_protocol::Device;
+
+    use super::*;
+    use crate::case::{Case, Catalog, HEADLINE};
+
+    fn shipped(name: &str) -> Case {
+        Catalog::shipped().unwrap().get(name).unwrap().clone()
+    }
+
+    /// The variant of the headline with that name, on the CPU.
+    fn variant(name: &str) -> Resolved {
+        let case = shipped(HEADLINE);
+        let document = case.document(Device::Cpu).unwrap();
+        let all = conditions(&case.resolved(Device::Cpu));
+        let mut variants = all.iter().flat_map(|condition| {
+            condition.switches.iter().map(|switch| switch.variant(condition, &document))
+        });
+        let found = variants.find(|variant| variant.get("name") == Some(&json!(name)));
+        case.with_document(&found.unwrap_or_else(|| panic!("no variant {name}")))
+            .unwrap()
+            .resolved(Device::Cpu)
+    }
+
+    fn block(case: &Resolved) -> &Block {
+        match &case.body {
+            Body::Llama3(block) => block,
+            Body::File { .. } => panic!("the headline has a model"),
+        }
+    }
+
+    #[test]
+    fn every_variant_of_every_model_is_a_case_with_a_name_of_its_own_that_trains_something_else() {
+        for case in Catalog::shipped().unwrap().cases().iter().filter(|case| case.spec.model.is_some()) {
+            let resolved = case.resolved(Device::Cpu);
+            let document = case.document(Device::Cpu).unwrap();
+            let mut names = BTreeSet::new();
+            for condition in &conditions(&resolved) {
+                for switch in &condition.switches {
+                    match case.with_document(&switch.variant(condition, &document)) {
+                        Ok(variant) => {
+                            let variant = variant.resolved(Device::Cpu);
+                            assert!(names.insert(variant.name.clone()), "{} comes twice", variant.name);
+                            let as_in_case =
+                                (variant.steps, &variant.body) == (resolved.steps, &resolved.body);
+                            assert!(!as_in_case, "{} is the case itself", variant.name);
+                        }
+                        // Without checkpointing the decorator has one site only.
+                        Err(error) => assert_eq!(condition.name, "site", "{error}"),
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn without_checkpointing_the_decorator_moves_to_the_only_site_that_there_is() {
+        let variant = variant("checkpoint-none-site-block-forward");
+        assert_eq!(block(&variant).checkpoint.mode, CheckpointMode::None);
+        assert_eq!(block(&variant).compile.site, DisableSite::BlockForward);
+        assert_eq!(block(&variant).compile.disable, Some(DisableApi::Private));
+    }
+
+    #[test]
+    fn sizes_scale_the_prediction_and_what_may_keep_something_else_has_none() {
+        let bytes = |name: &str| variant(name).prediction.map(|prediction| prediction.total_bytes());
+        assert_eq!(bytes("layers-1"), Some(256 * 512 * 4 + 5056));
+        assert_eq!(bytes("dtype-float64"), Some(2 * (256 * 512 * 8 + 5056)));
+        assert_eq!(bytes("preserve-rng-state-off"), Some(2 * 256 * 512 * 4));
+        assert_eq!(bytes("early-stop-off"), None);
+    }
+
+    #[test]
+    fn where_only_generator_states_are_kept_nothing_is_predicted_without_them() {
+        let case = shipped("full-ac-disable");
+        let document = case.document(Device::Cpu).unwrap();
+        let all = conditions(&case.resolved(Device::Cpu));
+        let condition = all.iter().find(|condition| condition.name == "preserve-rng-state").unwrap();
+        let variant = case.with_document(&condition.switches[0].variant(condition, &document)).unwrap();
+        assert_eq!(variant.prediction(Device::Cpu), None);
+    }
+
+    #[test]
+    fn of_a_program_only_the_steps_are_known() {
+        let all = conditions(&shipped("disable-closure-private").resolved(Device::Cpu));
+        assert_eq!(all.iter().map(|condition| condition.name).collect::<Vec<_>>(), ["steps"]);
+    }
+
+    #[test]
+    fn two_other_counts_are_smaller_where_there_are_two() {
+        assert_eq!([1, 2, 3, 4, 32].map(few), [[2, 3], [1, 3], [1, 2], [1, 2], [1, 16]]);
+    }
+}

@@ -136,3 +136,44 @@ fn describe(document: &mut Document, case: &Case, leak: &Leak, environment: &Env
     }
     document.set("expect", json!([expected]));
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::case::{Catalog, HEADLINE};
+
+    #[test]
+    fn what_holds_anyway_is_left_out_and_the_case_trains_the_same() {
+        let case = Catalog::shipped().unwrap().get(HEADLINE).unwrap().clone();
+        let document = case.document(Device::Cpu).unwrap();
+        let shorter = without_defaults(&case, document, Device::Cpu).unwrap();
+        for path in [
+            "steps",
+            "warmup",
+            "dtype",
+            "optimizer",
+            "checkpoint/early_stop",
+            "checkpoint/policy",
+            "compile/disable/site",
+        ] {
+            assert_eq!(shorter.get(path), None, "{path} holds anyway");
+        }
+        for path in
+            ["upstream", "model/kv_heads", "checkpoint/mode", "compile/disable/api", "retains/rng_states"]
+        {
+            assert!(shorter.get(path).is_some(), "{path} is needed");
+        }
+        let again = case.with_document(&shorter).unwrap();
+        assert_eq!(again.resolved(Device::Cpu), case.resolved(Device::Cpu));
+    }
+
+    #[test]
+    fn a_file_that_can_hold_no_case_is_refused() {
+        let case = Catalog::shipped().unwrap().get(HEADLINE).unwrap().clone();
+        let document = case.document(Device::Cpu).unwrap();
+        assert!(check_name(&case, &document, Path::new("a/smaller-1.yaml")).is_ok());
+        for name in ["", "..", "a/With Spaces.yaml", "-.yaml"] {
+            assert!(check_name(&case, &document, Path::new(name)).is_err(), "{name}");
+        }
+    }
+}

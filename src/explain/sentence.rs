@@ -17,7 +17,7 @@ pub fn sentence(explanation: &Explanation, torch: &str) -> String {
         Some(Verdict::Uncollectable) => "and no collect frees them",
         _ => "until the collector runs",
     };
-    let mut text = format!("On torch {torch} {case} retains {retained} bytes per step, {until}.");
+    let mut text = format!("On torch {torch} {case} retains {retained} bytes per step {until}.");
     let mut add = |before: &str, told: Vec<String>| {
         if !told.is_empty() {
             text.push_str(&format!(" {before}: {}.", told.join("; ")));
@@ -38,7 +38,7 @@ pub fn sentence(explanation: &Explanation, torch: &str) -> String {
 /// Each condition once, with the values without which the leak is gone.
 fn gone(rows: &[Row]) -> Vec<String> {
     per_condition(rows, Effect::Necessary, |condition, base, values| {
-        format!("{condition} = {base} (gone with {})", values.join(" and with "))
+        format!("{condition} = {base} (gone with {})", either(values))
     })
 }
 
@@ -54,7 +54,7 @@ fn changes(rows: &[Row]) -> Vec<String> {
 
 fn listed(rows: &[Row], effect: Effect) -> Vec<String> {
     per_condition(rows, effect, |condition, base, values| {
-        format!("{condition} ({base} or {})", values.join(" or "))
+        format!("{condition} ({base} or {})", either(values))
     })
 }
 
@@ -67,6 +67,13 @@ fn per_condition(rows: &[Row], effect: Effect, tell: impl Fn(&str, &str, &[&str]
             Some(tell(first.condition, &first.base, &values))
         })
         .collect()
+}
+
+fn either(values: &[&str]) -> String {
+    match values {
+        [others @ .., last] if !others.is_empty() => format!("{} or {last}", others.join(", ")),
+        values => values.concat(),
+    }
 }
 
 /// A law in words.

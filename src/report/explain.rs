@@ -77,7 +77,7 @@ fn law(law: &Law) -> Value {
 }
 
 /// All of it for a person.
-pub fn explain_text(explanation: &Explanation, environment: &Environment, width: u16) -> String {
+pub fn explain_text(explanation: &Explanation, torch: &str, width: u16) -> String {
     let mut text = format!("{}\n", explanation.base.name);
     if !explanation.rows.is_empty() {
         let mut table = table(explanation, presets::NOTHING);
@@ -92,7 +92,7 @@ pub fn explain_text(explanation: &Explanation, environment: &Environment, width:
     for law in &explanation.laws {
         let _ = writeln!(text, "  scales {}", law_words(law));
     }
-    let _ = writeln!(text, "\n{}", sentence(explanation, &environment.facts.torch));
+    let _ = writeln!(text, "\n{}", sentence(explanation, torch));
     if let Some(minimal) = &explanation.minimal {
         let _ = writeln!(text, "\nminimal case, {}: {}", minimal_words(explanation), minimal.path.display());
         for line in minimal.yaml.lines() {
@@ -104,8 +104,8 @@ pub fn explain_text(explanation: &Explanation, environment: &Environment, width:
 }
 
 /// The same for an issue.
-pub fn explain_markdown(explanation: &Explanation, environment: &Environment) -> String {
-    let mut text = format!("{}\n", sentence(explanation, &environment.facts.torch));
+pub fn explain_markdown(explanation: &Explanation, torch: &str) -> String {
+    let mut text = format!("{}\n", sentence(explanation, torch));
     if !explanation.rows.is_empty() {
         let _ = writeln!(text, "\n{}\n", table(explanation, presets::ASCII_MARKDOWN));
     }

@@ -10,6 +10,11 @@ use rstest::rstest;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use support::Context;
+use torchleak::case::Verdict;
+use torchleak::explain::{Effect, Explanation, Law, Line, Minimal, Quantity, Row, Shown};
+use torchleak::report::explain_markdown;
+use torchleak::run::{CaseOutcome, Outcome};
+use torchleak::verdict::Judgement;
 
 /// Keeps one cycle with 65536 bytes a step.
 const LEAKS: &str = "\
@@ -168,6 +173,81 @@ fn of_a_program_only_collections_and_steps_are_told_and_a_person_reads_why() {
         settings.add_filter(pattern, told);
     }
     settings.bind(|| insta::assert_snapshot!("an_explanation_of_a_program", finished.stdout));
+}
+
+/// What was made up of a leak with one condition of each kind.
+fn made_up() -> Explanation {
+    let shown = |verdict, retained, effect| Shown {
+        verdict: Some(verdict),
+        reason: "the reason".to_owned(),
+        retained: Some(retained),
+        predicted: None,
+        effect,
+    };
+    let row = |condition, base: &str, value: &str, shown| Row {
+        condition,
+        base: base.to_owned(),
+        value: value.to_owned(),
+        shown,
+        amount: None,
+    };
+    let judged = Judgement { verdict: Verdict::Reproduced, reason: "the reason".to_owned(), numbers: None };
+    let line = Line { per_unit: 500.0, fixed: 0.0 };
+    let law = |quantity, fitted, predicted, residual| Law {
+        quantity,
+        fitted,
+        predicted,
+        residual,
+        points: vec![(1, 500.0), (2, 1000.0), (3, 1500.0)],
+    };
+    Explanation {
+        base: CaseOutcome {
+            name: "made-up".to_owned(),
+            steps: 6,
+            warmup: 2,
+            prediction: None,
+            expected: None,
+            arms: Vec::new(),
+            diagnosis: None,
+            retained: None,
+            outcome: Outcome::Judged(judged),
+            folder: None,
+        },
+        own: Some(shown(Verdict::Reproduced, 1000, Effect::None)),
+        has_model: true,
+        rows: vec![
+            row("disable", "a", "none", shown(Verdict::Fixed, 0, Effect::Necessary)),
+            row("disable", "a", "c", shown(Verdict::OneOff, 0, Effect::Necessary)),
+            row("early-stop", "on", "off", shown(Verdict::Reproduced, 10, Effect::Scales)),
+            row("policy", "one", "two", shown(Verdict::Reproduced, 1000, Effect::None)),
+            row("compile", "none", "inductor", Shown::not_run("no compiler\nwas found")),
+        ],
+        laws: vec![
+            law(Quantity::Layers, line, Some(line), 0.0),
+            law(Quantity::Tokens, Line { fixed: 100.0, ..line }, None, 3.0),
+            law(Quantity::DtypeBytes, line, Some(line), 700.0),
+        ],
+        minimal: Some(Minimal {
+            path: "smaller.yaml".into(),
+            yaml: "name: smaller\n".to_owned(),
+            verdict: Some(Verdict::Reproduced),
+            reason: "the reason".to_owned(),
+            retained: Some(500),
+            leaks: true,
+        }),
+        folder: "runs/made-up".into(),
+        interrupted: false,
+        took: Duration::from_secs(60),
+    }
+}
+
+#[test]
+fn an_explanation_is_markdown_for_an_issue() {
+    let mut settings = insta::Settings::clone_current();
+    settings.set_snapshot_path("../snapshots");
+    settings.set_omit_expression(true);
+    let text = explain_markdown(&made_up(), "2.13.0");
+    settings.bind(|| insta::assert_snapshot!("an_explanation_as_markdown", text));
 }
 
 #[test]

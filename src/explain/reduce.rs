@@ -25,8 +25,6 @@ pub struct Minimal {
     pub retained: Option<u64>,
     /// Whether that is the leak of the case it was made of.
     pub leaks: bool,
-    /// The conditions that were simplified, with their values.
-    pub simplified: Vec<(&'static str, String)>,
 }
 
 /// Keys that no run depends on and that a reader needs.
@@ -74,11 +72,6 @@ pub fn reduce(
         verdict: shown.verdict,
         reason: shown.reason,
         retained: shown.retained,
-        simplified: made
-            .iter()
-            .map(|one| simplifications[*one])
-            .map(|(name, switch)| (name, switch.value.clone()))
-            .collect(),
     }))
 }
 

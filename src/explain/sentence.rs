@@ -7,11 +7,12 @@ use crate::case::Verdict;
 pub fn sentence(explanation: &Explanation, torch: &str) -> String {
     let case = &explanation.base.name;
     let Some(retained) = explanation.own.as_ref().and_then(|own| own.retained) else {
-        let verdict = explanation.base.verdict().map_or("without a verdict", Verdict::word);
-        return format!(
-            "On torch {torch} {case} is {verdict}, so there is no leak to explain: {}.",
-            explanation.base.reason()
-        );
+        let (verdict, so) = match explanation.base.verdict() {
+            Some(verdict) if verdict.is_conclusive() => (verdict.word(), "there is no leak to explain"),
+            Some(verdict) => (verdict.word(), "nothing can be explained"),
+            None => ("without a verdict", "nothing can be explained"),
+        };
+        return format!("On torch {torch} {case} is {verdict}, so {so}: {}.", explanation.base.reason());
     };
     let until = match explanation.base.verdict() {
         Some(Verdict::Uncollectable) => "and no collect frees them",

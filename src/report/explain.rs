@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::case::Verdict;
 use crate::environment::Environment;
-use crate::explain::{Explanation, Law, Row, Shown, law_words, sentence};
+use crate::explain::{Effect, Explanation, Law, Row, Shown, law_words, sentence};
 
 /// The document that `--format json` prints. Integers are bytes, `seconds` those of the whole command.
 pub fn explain_document(explanation: &Explanation, environment: &Environment) -> Value {
@@ -157,7 +157,7 @@ fn cells(row: &Row) -> [String; 7] {
 
 /// Why there is no verdict, where there should be one.
 fn remarks(explanation: &Explanation) -> Vec<String> {
-    let unknown = explanation.rows.iter().filter(|row| row.shown.effect == crate::explain::Effect::Unknown);
+    let unknown = explanation.rows.iter().filter(|row| row.shown.effect == Effect::Unknown);
     unknown.map(|row| format!("{} = {}: {}", row.condition, row.value, row.shown.reason)).collect()
 }
 

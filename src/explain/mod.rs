@@ -108,7 +108,7 @@ pub fn explain(
             return Err(ExplainError::NothingToReduce { case: case.name().to_owned() });
         }
         // What the file can never hold is said before anything is run.
-        reduce::check_name(case, &document, output)?;
+        reduce::check(case, &document, output)?;
     }
     let folder = new_folder(&options.runs, case)?;
     options.runs.clone_from(&folder);

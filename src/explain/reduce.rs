@@ -1,5 +1,6 @@
 //! The minimal case: made as simple as it can be while it still leaks, written as a file, and run from that file.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use pep440_rs::Version;
@@ -33,9 +34,17 @@ const KEPT: [&str; 2] = ["device", "upstream"];
 /// Checks that a case can be written to that path, whose name it takes.
 ///
 /// # Errors
-/// The file's name is no name of a case.
-pub fn check_name(case: &Case, document: &Document, path: &Path) -> Result<(), CaseError> {
-    case.with_document(&named(document.clone(), path)).map(drop)
+/// The file's name is no name of a case, or it has no folder.
+pub fn check(case: &Case, document: &Document, path: &Path) -> Result<(), ExplainError> {
+    case.with_document(&named(document.clone(), path))?;
+    // A relative path of one part has an empty parent.
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    match folder.metadata() {
+        Ok(found) if !found.is_dir() => Err(io::ErrorKind::NotADirectory.into()),
+        Ok(_) => Ok(()),
+        Err(error) => Err(error),
+    }
+    .map_err(|source| ExplainError::Write { path: path.to_owned(), source })
 }
 
 /// Makes the case minimal. None if an interruption came first.
@@ -164,9 +173,11 @@ mod tests {
     fn a_file_that_can_hold_no_case_is_refused() {
         let case = Catalog::shipped().unwrap().get(HEADLINE).unwrap().clone();
         let document = case.document(Device::Cpu).unwrap();
-        assert!(check_name(&case, &document, Path::new("a/smaller-1.yaml")).is_ok());
-        for name in ["", "..", "a/With Spaces.yaml", "-.yaml"] {
-            assert!(check_name(&case, &document, Path::new(name)).is_err(), "{name}");
+        assert!(check(&case, &document, Path::new("smaller-1.yaml")).is_ok());
+        for name in
+            ["", "..", "With Spaces.yaml", "-.yaml", "nowhere/smaller.yaml", "Cargo.toml/smaller.yaml"]
+        {
+            assert!(check(&case, &document, Path::new(name)).is_err(), "{name}");
         }
     }
 }

@@ -55,7 +55,8 @@ fn changes(rows: &[Row]) -> Vec<String> {
 
 fn listed(rows: &[Row], effect: Effect) -> Vec<String> {
     per_condition(rows, effect, |condition, base, values| {
-        format!("{condition} ({base} or {})", either(values))
+        let all: Vec<&str> = [base].into_iter().chain(values.iter().copied()).collect();
+        format!("{condition} ({})", either(&all))
     })
 }
 

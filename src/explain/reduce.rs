@@ -73,6 +73,9 @@ pub fn reduce(
     let yaml = smallest.text()?;
     std::fs::write(path, &yaml).map_err(|source| ExplainError::Write { path: path.to_owned(), source })?;
     let outcome = bench.run(&[Case::load(path)?])?.remove(0);
+    if interrupt::requested() {
+        return Ok(None);
+    }
     let shown = leak.beside(&outcome);
     Ok(Some(Minimal {
         path: path.to_owned(),

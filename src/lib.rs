@@ -11,6 +11,7 @@ pub mod cli;
 pub mod cycles;
 pub mod environment;
 pub mod exit_code;
+pub mod explain;
 pub mod index;
 pub mod interrupt;
 pub mod machine;

@@ -58,7 +58,7 @@ pub(super) fn parse(
     Ok(Case { spec, source: text.to_owned(), origin, program_source: program })
 }
 
-fn options() -> Options {
+pub(super) fn options() -> Options {
     serde_yaml::options! {
         // The file's own text is shown by the error; a second copy is not needed.
         with_snippet: false,

@@ -10,6 +10,7 @@
 mod arms;
 mod catalog;
 mod check;
+mod document;
 mod error;
 mod expect;
 mod explain;
@@ -34,6 +35,7 @@ use torchleak_protocol::Device;
 
 pub use arms::Arm;
 pub use catalog::{Catalog, HEADLINE};
+pub use document::Document;
 pub use error::{CaseError, Position, Problem};
 pub use expect::{Expectation, Range, Verdict};
 pub use index::index;

@@ -115,6 +115,7 @@ impl From<Dtype> for TensorDtype {
         match dtype {
             Dtype::Float32 => Self::Float32,
             Dtype::Bfloat16 => Self::Bfloat16,
+            Dtype::Float64 => Self::Float64,
         }
     }
 }

@@ -8,6 +8,7 @@ use crate::cache::CacheError;
 use crate::case::CaseError;
 use crate::environment::EnvironmentError;
 use crate::exit_code::ExitCode;
+use crate::explain::ExplainError;
 use crate::run::RunError;
 use crate::say::say;
 use crate::titan::TitanError;
@@ -25,6 +26,8 @@ pub enum CliError {
     Cache(#[from] CacheError),
     #[error(transparent)]
     Run(#[from] RunError),
+    #[error(transparent)]
+    Explain(ExplainError),
     #[error(transparent)]
     Watch(#[from] WatchError),
     #[error(transparent)]
@@ -80,6 +83,7 @@ impl CliError {
             Self::Environment(error) => error.hint(),
             Self::Cache(error) => Some(error.hint()),
             Self::Run(error) => error.hint(),
+            Self::Explain(error) => error.hint(),
             Self::Watch(error) => error.hint(),
             Self::Bisect(error) => error.hint(),
             Self::Source(error) => error.hint(),
@@ -120,6 +124,7 @@ impl CliError {
             Self::Case(_)
             | Self::Run(RunError::Case(_))
             | Self::BadDevice { .. }
+            | Self::Explain(ExplainError::NothingToReduce { .. })
             | Self::TitanLog(_)
             | Self::Bisect(_)
             | Self::BadEnd { .. }
@@ -133,6 +138,7 @@ impl CliError {
             | Self::Run(RunError::Worker(_) | RunError::NoDevice { .. }) => ExitCode::NoEnvironment,
             Self::Watch(WatchError::Worker(_)) => ExitCode::NoEnvironment,
             Self::Watch(_)
+            | Self::Explain(_)
             | Self::Run(RunError::Folder { .. })
             | Self::Signals(_)
             | Self::Output(_)
@@ -146,6 +152,16 @@ impl From<MatrixError> for CliError {
         match error {
             MatrixError::Environment(error) => Self::Environment(error),
             MatrixError::Run(error) => Self::Run(error),
+        }
+    }
+}
+
+impl From<ExplainError> for CliError {
+    fn from(error: ExplainError) -> Self {
+        match error {
+            ExplainError::Case(error) => Self::Case(error),
+            ExplainError::Run(error) => Self::Run(error),
+            error => Self::Explain(error),
         }
     }
 }

@@ -5,6 +5,7 @@ mod cases;
 mod ci;
 mod environments;
 mod error;
+mod explain;
 mod matrix;
 mod merge;
 mod overlay;
@@ -54,6 +55,8 @@ enum Command {
     Matrix(matrix::MatrixArgs),
     /// Join what several machines found into one matrix
     Merge(merge::MergeArgs),
+    /// Switch each condition of a leak on its own: which are necessary, which scale it, and a minimal case
+    Explain(explain::ExplainArgs),
     /// Tell memory growth and collections out of a log of torchtitan
     TitanLog(titan_log::TitanLogArgs),
     /// Watch any training script, unedited: memory per step, cycles that keep tensors, a verdict
@@ -152,6 +155,7 @@ fn dispatch(cli: Cli) -> Result<ProcessExitCode, CliError> {
         Command::Bisect(args) => bisect::run(&args, &cli.cache).map(Into::into),
         Command::Matrix(args) => matrix::run(&args, &cli.cache).map(Into::into),
         Command::Merge(args) => merge::run(&args).map(Into::into),
+        Command::Explain(args) => explain::run(&args, &cli.cache).map(Into::into),
         Command::TitanLog(args) => titan_log::run(&args).map(Into::into),
         Command::Watch(args) => watch::run(&args, &cli.cache),
         Command::List(args) => {

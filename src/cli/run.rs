@@ -129,7 +129,7 @@ fn run_cases(args: &RunArgs, cache: &CacheArgs) -> Result<Vec<CaseOutcome>, CliE
 }
 
 /// What every number below it depends on.
-fn environment_line(environment: &Environment, device: Device) -> String {
+pub fn environment_line(environment: &Environment, device: Device) -> String {
     let facts = &environment.facts;
     let commit = facts.torch_commit.as_deref().map_or("unknown", |commit| &commit[..commit.len().min(10)]);
     let device = match (device, environment.devices.first()) {

@@ -4,6 +4,7 @@
 
 mod annotations;
 mod bisect;
+mod explain;
 mod human;
 mod json;
 mod junit;
@@ -18,6 +19,7 @@ mod watch;
 
 pub use annotations::{annotation, annotations};
 pub use bisect::{bisect_document, bisect_line, bisect_text};
+pub use explain::{explain_document, explain_markdown, explain_text};
 pub use human::case_text;
 pub use json::document;
 pub use junit::junit;

@@ -63,7 +63,8 @@ impl CellWatcher for ProgressWatcher<'_> {}
 impl Watcher for ProgressWatcher<'_> {
     fn planned(&mut self, arms: usize) {
         if let Some(bar) = &self.bar {
-            bar.set_length(arms as u64);
+            // A command that runs several times goes on where it was.
+            bar.set_length(bar.position() + arms as u64);
         }
     }
 

@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use torchleak_protocol::Device;
 
+pub use conclude::judged_memory;
 pub(crate) use folder::relevant_variables;
 pub use folder::{make_new_folder, write_diagnosis};
 pub use outcome::{ArmOutcome, CaseOutcome, Outcome};

@@ -142,6 +142,16 @@ fn noise(width: i64) -> impl Strategy<Value = Vec<i64>> {
     proptest::collection::vec(-width..=width, STEPS as usize)
 }
 
+#[test]
+fn a_small_leak_that_nobody_predicted_is_reproduced_by_its_tensors_where_objects_differ_between_arms() {
+    let leak = Leak { garbage: 10_112, stuck: 1500, ..Leak::default() };
+    assert_eq!(leak.verdict(None), Verdict::Reproduced);
+    let without_tensors = Leak { garbage: 0, unseen: 10_112, ..leak.clone() };
+    assert_eq!(without_tensors.verdict(None), Verdict::Inconclusive);
+    let tensors_of_one_step_more = Leak { once: Some((5, 64)), ..leak };
+    assert_eq!(tensors_of_one_step_more.verdict(None), Verdict::Inconclusive);
+}
+
 proptest! {
     #[test]
     fn a_leak_of_the_predicted_size_is_reproduced_through_noise_and_warm_up(

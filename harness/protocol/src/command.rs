@@ -135,6 +135,7 @@ pub enum Dtype {
     #[default]
     Float32,
     Bfloat16,
+    Float64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]

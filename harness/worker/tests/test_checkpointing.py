@@ -127,7 +127,9 @@ def losses(**options):
         {"policy": SimpleNamespace(ops=["aten.mm.default", "aten.silu.default"])},
     ],
 )
-@pytest.mark.parametrize("options", [{}, {"vocab": 32, "optimizer": "adamw"}, {"dtype": "bfloat16"}])
+@pytest.mark.parametrize(
+    "options", [{}, {"vocab": 32, "optimizer": "adamw"}, {"dtype": "bfloat16"}, {"dtype": "float64"}]
+)
 def test_checkpoint_changes_no_step(checkpoint, early_stop, options):
     steps = losses(**checkpoint, early_stop=early_stop, **options)
     assert steps == losses_without_checkpoint(**options)

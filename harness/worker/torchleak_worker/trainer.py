@@ -112,12 +112,12 @@ def _optimizer(name: str, model: nn.Module) -> torch.optim.Optimizer:
 
 
 def _gradient_norm(model: nn.Module) -> Tensor:
-    """Return the L2 norm over all gradients, in float32, without a copy of them.
+    """Return the L2 norm over all gradients, in float32 or wider, without a copy of them.
 
     Where the gradients are sharded it is the norm over all ranks, which is a collective.
     """
     norms = [
-        torch.linalg.vector_norm(parameter.grad, dtype=torch.float32)
+        torch.linalg.vector_norm(parameter.grad, dtype=torch.promote_types(parameter.dtype, torch.float32))
         for parameter in model.parameters()
         if parameter.grad is not None
     ]

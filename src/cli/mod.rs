@@ -6,6 +6,7 @@ mod environments;
 mod error;
 mod matrix;
 mod overlay;
+mod report;
 mod run;
 mod settings;
 mod titan_log;
@@ -53,6 +54,8 @@ enum Command {
     TitanLog(titan_log::TitanLogArgs),
     /// Watch any training script, unedited: memory per step, cycles that keep tensors, a verdict
     Watch(watch::WatchArgs),
+    /// Make the bundle for an upstream issue of a run: a draft, a script that is checked, a page, the evidence
+    Report(report::ReportArgs),
     /// List the shipped cases, what they hold, and what is expected for which torch
     List(FormatArgs),
     /// List, add and prune the environments in the cache
@@ -143,6 +146,7 @@ fn dispatch(cli: Cli) -> Result<ProcessExitCode, CliError> {
         Command::Matrix(args) => matrix::run(&args, &cli.cache).map(Into::into),
         Command::TitanLog(args) => titan_log::run(&args).map(Into::into),
         Command::Watch(args) => watch::run(&args, &cli.cache),
+        Command::Report(args) => report::run(&args, &cli.cache).map(Into::into),
         Command::List(args) => {
             let catalog = Catalog::shipped()?;
             match args.format {

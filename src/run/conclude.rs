@@ -55,7 +55,7 @@ fn first_failure(arms: &[ArmOutcome], log: &str) -> Option<String> {
 ///
 /// On a GPU that is the device's memory, unless all that the case retains lies on the host, as the
 /// random-number states of a checkpoint do.
-fn judged_memory(prediction: Option<&Prediction>, device: Device) -> (Place, Option<Predicted>) {
+pub fn judged_memory(prediction: Option<&Prediction>, device: Device) -> (Place, Option<Predicted>) {
     let Some(prediction) = prediction else { return (place(device), None) };
     let (place, total) = match device {
         Device::Cpu => (Place::Host, prediction.total_bytes()),

@@ -1,0 +1,263 @@
+{%- for line in head %}
+# {{ line }}
+{%- endfor %}
+{%- match body %}
+{%- when Body::Program with (text) %}
+{{ text }}
+
+# What follows drives the program above.
+{%- if counts_host %}
+import ctypes
+{%- endif %}
+import gc
+import random
+import statistics
+import sys
+from types import SimpleNamespace
+
+import torch
+{%- when Body::Llama3 with (block) %}
+
+{% if counts_host -%}
+import ctypes
+{% endif -%}
+import functools
+import gc
+import statistics
+import sys
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+{%- if block.is_checkpointed() %}
+from torch.utils import checkpoint
+{%- endif %}
+
+LAYERS, DIM, HEADS, KV_HEADS, HEAD_DIM, FFN_DIM = {{ block.sizes() }}
+BATCH, SEQ, DEVICE, DTYPE = {{ block.input.batch }}, {{ block.input.seq }}, "{{ device() }}", torch.{{ dtype }}
+{%- if let Some(vocab) = block.model.vocab %}
+VOCAB = {{ vocab }}
+{%- endif %}
+linear = functools.partial(nn.Linear, bias=False, device=DEVICE, dtype=DTYPE)
+norm = functools.partial(nn.RMSNorm, device=DEVICE, dtype=DTYPE)
+frequencies = 500_000.0 ** (-torch.arange(0, HEAD_DIM, 2, device=DEVICE) / HEAD_DIM)
+angles = torch.outer(torch.arange(SEQ, device=DEVICE), frequencies).repeat(1, 2)
+COS, SIN = angles.cos().to(DTYPE), angles.sin().to(DTYPE)
+
+
+def rotate(x):
+    first, second = x.chunk(2, dim=-1)
+    return x * COS + torch.cat((-second, first), dim=-1) * SIN
+
+
+class Block(nn.Module):
+    """The block of llama3: seven matrix products, in the order wq wk wv wo w1 w3 w2."""
+
+    def __init__(self):
+        super().__init__()
+        self.attention_norm, self.ffn_norm = norm(DIM), norm(DIM)
+        self.wq, self.wo = linear(DIM, HEADS * HEAD_DIM), linear(HEADS * HEAD_DIM, DIM)
+        self.wk, self.wv = linear(DIM, KV_HEADS * HEAD_DIM), linear(DIM, KV_HEADS * HEAD_DIM)
+        self.w1, self.w2, self.w3 = linear(DIM, FFN_DIM), linear(FFN_DIM, DIM), linear(DIM, FFN_DIM)
+
+    def forward(self, x):
+        h = self.attention_norm(x)
+        q, k, v = [w(h).view(BATCH, SEQ, -1, HEAD_DIM).transpose(1, 2) for w in (self.wq, self.wk, self.wv)]
+        q, k = rotate(q), rotate(k)
+{%- if block.shares_heads() %}
+        k, v = [x.repeat_interleave(HEADS // KV_HEADS, dim=1) for x in (k, v)]
+{%- endif %}
+        attended = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.wo(attended.transpose(1, 2).reshape(BATCH, SEQ, -1))
+        h = self.ffn_norm(x)
+        return x + self.w2(F.silu(self.w1(h)) * self.w3(h))
+{%- if block.saves_every_second_mm() %}
+
+
+{% if cuda -%}
+aten = torch.ops.aten
+ATTENTION = [
+    aten._scaled_dot_product_flash_attention.default,
+    aten._scaled_dot_product_efficient_attention.default,
+    aten._scaled_dot_product_cudnn_attention.default,
+]
+{%- else -%}
+ATTENTION = [torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default]
+{%- endif %}
+
+
+def contexts():
+    """The policy of torchtitan: every second mm is saved, counted apart in forward and recomputation."""
+    counts = {False: 0, True: 0}
+
+    def policy(ctx, op, *args, **kwargs):
+        if op is torch.ops.aten.mm.default:
+            counts[ctx.is_recompute] += 1
+            is_saved = counts[ctx.is_recompute] % 2 == 1
+        else:
+            is_saved = op in ATTENTION
+        policies = checkpoint.CheckpointPolicy
+        return policies.MUST_SAVE if is_saved else policies.PREFER_RECOMPUTE
+
+    return checkpoint.create_selective_checkpoint_contexts(policy)
+{%- else if let Some(operators) = block.saved_operators() %}
+
+
+def contexts():
+    return checkpoint.create_selective_checkpoint_contexts([{{ operators }}])
+{%- endif %}
+
+
+def run_block(block, x):
+{%- if !block.is_checkpointed() %}
+    return block(x)
+{%- else if block.checkpoint.early_stop %}
+    return checkpoint.checkpoint(block, x, use_reentrant=False{{ block.options() }})
+{%- else %}
+    with checkpoint.set_checkpoint_early_stop(False):
+        return checkpoint.checkpoint(block, x, use_reentrant=False{{ block.options() }})
+{%- endif %}
+{%- if let Some(backend) = block.compile.block %}
+
+
+run_block = torch.compile(run_block, backend="{{ backend }}")
+{%- endif %}
+{%- if let Some(api) = block.disable_on_recompute() %}
+
+
+frame_init = checkpoint._CheckpointFrame.__init__
+
+
+def decorated(self, recompute_fn, *args, **kwargs):
+    """Decorates the closure that every checkpointed call makes, as pytorch PR 153300 did in torch itself."""
+    frame_init(self, {{ api }}(recompute_fn), *args, **kwargs)
+
+
+checkpoint._CheckpointFrame.__init__ = decorated
+{%- else if let Some(api) = block.disable_on_forward() %}
+
+
+Block.forward = {{ api }}(Block.forward)
+{%- endif %}
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList(Block() for _ in range({{ block.blocks() }}))
+{%- if block.model.vocab.is_some() %}
+        self.embedding = nn.Embedding(VOCAB, DIM, device=DEVICE, dtype=DTYPE)
+        self.norm, self.head = norm(DIM), linear(DIM, VOCAB)
+{%- endif %}
+
+    def forward(self, x):
+{%- if block.model.vocab.is_some() %}
+        x = self.embedding(x)
+{%- endif %}
+        for layer in range(LAYERS):
+            x = run_block(self.blocks[layer % len(self.blocks)], x)
+        return {% if block.model.vocab.is_some() %}self.head(self.norm(x)){% else %}x{% endif %}
+
+
+def train_step(model, optimizer):
+{%- if block.model.vocab.is_some() %}
+    tokens = torch.randint(VOCAB, (BATCH, SEQ + 1), device=DEVICE)
+    logits = model(tokens[:, :-1])
+    loss = F.cross_entropy(logits.flatten(0, 1).float(), tokens[:, 1:].flatten())
+{%- else %}
+    x = torch.randn(BATCH, SEQ, DIM, device=DEVICE, dtype=DTYPE)
+    loss = model(x).float().square().mean()
+{%- endif %}
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+{%- endmatch %}
+
+
+{% if counts_host -%}
+class Mallinfo2(ctypes.Structure):
+    names = "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost"
+    _fields_ = [(name, ctypes.c_size_t) for name in names.split()]
+
+
+def bytes_in_use():
+    """The bytes that the C allocator has handed out (glibc 2.33 or later)."""
+    mallinfo2 = ctypes.CDLL(None).mallinfo2
+    mallinfo2.restype = Mallinfo2
+    info = mallinfo2()
+    return info.uordblks + info.hblkhd
+{%- else -%}
+def bytes_in_use():
+    """The bytes that torch's caching allocator has handed out."""
+    torch.cuda.synchronize()
+    return torch.cuda.memory_allocated()
+{%- endif %}
+
+
+def main():
+    warmup, steps = {{ warmup }}, {{ measured }}
+    flat = {{ flat }}  # Growth in bytes per step that still counts as none.
+{%- if let Some(predicted) = predicted %}
+    kept = {{ predicted.bytes }}  # {{ predicted.terms }}
+{%- endif %}
+    torch.set_num_threads({{ threads }})
+    torch.manual_seed({{ seed }})
+{%- if body.is_program() %}
+    random.seed({{ seed }})
+{%- endif %}
+    gc.disable()
+{%- if body.is_program() %}
+    device = torch.device("{{ device() }}")
+    state = setup(
+        SimpleNamespace(torch=torch, device=device, dtype=torch.{{ dtype }}, steps=warmup + steps, seed={{ seed }})
+    )
+{%- else %}
+    model = Model()
+    optimizer = torch.optim.{{ optimizer() }}
+{%- endif %}
+{%- if once %}
+    gc.collect()
+{%- endif %}
+    for _ in range(warmup):
+        {{ call() }}
+{%- if once %}
+    before = bytes_in_use()
+    objects = gc.collect()
+    freed_once = before - bytes_in_use()
+    print(f"after {warmup} steps gc.collect() found {objects} objects and freed {freed_once} bytes")
+{%- else %}
+    gc.collect()
+{%- endif %}
+    levels = [bytes_in_use()]
+    for number in range(warmup + 1, warmup + steps + 1):
+        {{ call() }}
+        levels.append(bytes_in_use())
+        print(f"step {number}: {levels[-1]} bytes in use, {levels[-1] - levels[-2]:+}")
+    gc.collect()
+    freed = levels[-1] - bytes_in_use()
+    growth = statistics.median(after - before for before, after in zip(levels, levels[1:]))
+    print(f"growth per step: {growth:.0f} bytes; gc.collect() freed {freed} bytes, {freed / steps:.0f} per step")
+    grown = levels[-1] - levels[0]
+    if growth <= flat:
+{%- if once %}
+        # Python's own garbage of {{ warmup }} steps is allowed for, with 512 bytes an object.
+        verdict = "one-off" if freed_once > {{ warmup }} * flat + 512 * objects else "fixed"
+{%- else %}
+        verdict = "fixed"
+{%- endif %}
+{%- if predicted.is_some() %}
+    elif growth < 0.9 * kept:
+        verdict = "inconclusive"
+{%- endif %}
+    elif freed >= 0.9 * grown:
+        verdict = "reproduced"
+    elif freed <= 0.1 * grown:
+        verdict = "uncollectable"
+    else:
+        verdict = "inconclusive"
+    print(f"verdict: {verdict}")
+    return {"fixed": 0, "inconclusive": 125}.get(verdict, 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

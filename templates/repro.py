@@ -40,18 +40,10 @@ VOCAB = {{ vocab }}
 {%- endif %}
 linear = functools.partial(nn.Linear, bias=False, device=DEVICE, dtype=DTYPE)
 norm = functools.partial(nn.RMSNorm, device=DEVICE, dtype=DTYPE)
-frequencies = 500_000.0 ** (-torch.arange(0, HEAD_DIM, 2, device=DEVICE) / HEAD_DIM)
-angles = torch.outer(torch.arange(SEQ, device=DEVICE), frequencies).repeat(1, 2)
-COS, SIN = angles.cos().to(DTYPE), angles.sin().to(DTYPE)
-
-
-def rotate(x):
-    first, second = x.chunk(2, dim=-1)
-    return x * COS + torch.cat((-second, first), dim=-1) * SIN
 
 
 class Block(nn.Module):
-    """The block of llama3: seven matrix products, in the order wq wk wv wo w1 w3 w2."""
+    """The block of llama3, without rotary embedding: seven matrix products, wq wk wv wo w1 w3 w2."""
 
     def __init__(self):
         super().__init__()
@@ -63,9 +55,8 @@ class Block(nn.Module):
     def forward(self, x):
         h = self.attention_norm(x)
         q, k, v = [w(h).view(BATCH, SEQ, -1, HEAD_DIM).transpose(1, 2) for w in (self.wq, self.wk, self.wv)]
-        q, k = rotate(q), rotate(k)
 {%- if block.shares_heads() %}
-        k, v = [x.repeat_interleave(HEADS // KV_HEADS, dim=1) for x in (k, v)]
+        k, v = [heads.repeat_interleave(HEADS // KV_HEADS, dim=1) for heads in (k, v)]
 {%- endif %}
         attended = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.wo(attended.transpose(1, 2).reshape(BATCH, SEQ, -1))
@@ -74,30 +65,22 @@ class Block(nn.Module):
 {%- if block.saves_every_second_mm() %}
 
 
-{% if cuda -%}
-aten = torch.ops.aten
-ATTENTION = [
-    aten._scaled_dot_product_flash_attention.default,
-    aten._scaled_dot_product_efficient_attention.default,
-    aten._scaled_dot_product_cudnn_attention.default,
-]
-{%- else -%}
-ATTENTION = [torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default]
-{%- endif %}
-
-
 def contexts():
     """The policy of torchtitan: every second mm is saved, counted apart in forward and recomputation."""
     counts = {False: 0, True: 0}
+{%- if cuda %}
+    attention = [f"_scaled_dot_product_{kind}_attention" for kind in ("flash", "efficient", "cudnn")]
+    attention = [getattr(torch.ops.aten, name).default for name in attention]
+{%- else %}
+    attention = [torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default]
+{%- endif %}
 
     def policy(ctx, op, *args, **kwargs):
-        if op is torch.ops.aten.mm.default:
-            counts[ctx.is_recompute] += 1
-            is_saved = counts[ctx.is_recompute] % 2 == 1
-        else:
-            is_saved = op in ATTENTION
-        policies = checkpoint.CheckpointPolicy
-        return policies.MUST_SAVE if is_saved else policies.PREFER_RECOMPUTE
+        is_mm = op is torch.ops.aten.mm.default
+        counts[ctx.is_recompute] += is_mm
+        if (is_mm and counts[ctx.is_recompute] % 2 == 1) or op in attention:
+            return checkpoint.CheckpointPolicy.MUST_SAVE
+        return checkpoint.CheckpointPolicy.PREFER_RECOMPUTE
 
     return checkpoint.create_selective_checkpoint_contexts(policy)
 {%- else if let Some(operators) = block.saved_operators() %}
@@ -105,6 +88,20 @@ def contexts():
 
 def contexts():
     return checkpoint.create_selective_checkpoint_contexts([{{ operators }}])
+{%- endif %}
+{%- if let Some(api) = block.disable_on_recompute() %}
+
+
+def decorated(self, recompute_fn, *args, frame_init=checkpoint._CheckpointFrame.__init__, **kwargs):
+    """Decorates the closure of each checkpointed call, where pytorch PR 153300 did it in torch itself."""
+    frame_init(self, {{ api }}(recompute_fn), *args, **kwargs)
+
+
+checkpoint._CheckpointFrame.__init__ = decorated
+{%- else if let Some(api) = block.disable_on_forward() %}
+
+
+Block.forward = {{ api }}(Block.forward)
 {%- endif %}
 
 
@@ -122,53 +119,23 @@ def run_block(block, x):
 
 run_block = torch.compile(run_block, backend="{{ backend }}")
 {%- endif %}
-{%- if let Some(api) = block.disable_on_recompute() %}
-
-
-frame_init = checkpoint._CheckpointFrame.__init__
-
-
-def decorated(self, recompute_fn, *args, **kwargs):
-    """Decorates the closure that every checkpointed call makes, as pytorch PR 153300 did in torch itself."""
-    frame_init(self, {{ api }}(recompute_fn), *args, **kwargs)
-
-
-checkpoint._CheckpointFrame.__init__ = decorated
-{%- else if let Some(api) = block.disable_on_forward() %}
-
-
-Block.forward = {{ api }}(Block.forward)
-{%- endif %}
-
-
-class Model(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.blocks = nn.ModuleList(Block() for _ in range({{ block.blocks() }}))
-{%- if block.model.vocab.is_some() %}
-        self.embedding = nn.Embedding(VOCAB, DIM, device=DEVICE, dtype=DTYPE)
-        self.norm, self.head = norm(DIM), linear(DIM, VOCAB)
-{%- endif %}
-
-    def forward(self, x):
-{%- if block.model.vocab.is_some() %}
-        x = self.embedding(x)
-{%- endif %}
-        for layer in range(LAYERS):
-            x = run_block(self.blocks[layer % len(self.blocks)], x)
-        return {% if block.model.vocab.is_some() %}self.head(self.norm(x)){% else %}x{% endif %}
 
 
 def train_step(model, optimizer):
 {%- if block.model.vocab.is_some() %}
+    *blocks, embedding, last_norm, head = model
     tokens = torch.randint(VOCAB, (BATCH, SEQ + 1), device=DEVICE)
-    logits = model(tokens[:, :-1])
-    loss = F.cross_entropy(logits.flatten(0, 1).float(), tokens[:, 1:].flatten())
+    x = embedding(tokens[:, :-1])
+    for layer in range(LAYERS):
+        x = run_block(blocks[layer % len(blocks)], x)
+    logits = head(last_norm(x)).flatten(0, 1).float()
+    F.cross_entropy(logits, tokens[:, 1:].flatten()).backward()
 {%- else %}
     x = torch.randn(BATCH, SEQ, DIM, device=DEVICE, dtype=DTYPE)
-    loss = model(x).float().square().mean()
+    for layer in range(LAYERS):
+        x = run_block(model[layer % len(model)], x)
+    x.float().square().mean().backward()
 {%- endif %}
-    loss.backward()
     optimizer.step()
     optimizer.zero_grad()
 {%- endmatch %}
@@ -176,16 +143,15 @@ def train_step(model, optimizer):
 
 {% if counts_host -%}
 class Mallinfo2(ctypes.Structure):
-    names = "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost"
-    _fields_ = [(name, ctypes.c_size_t) for name in names.split()]
+    _fields_ = [("fields", ctypes.c_size_t * 10)]
 
 
 def bytes_in_use():
-    """The bytes that the C allocator has handed out (glibc 2.33 or later)."""
+    """The bytes that the C allocator has handed out: uordblks + hblkhd of glibc 2.33 or later."""
     mallinfo2 = ctypes.CDLL(None).mallinfo2
     mallinfo2.restype = Mallinfo2
-    info = mallinfo2()
-    return info.uordblks + info.hblkhd
+    fields = mallinfo2().fields
+    return fields[7] + fields[4]
 {%- else -%}
 def bytes_in_use():
     """The bytes that torch's caching allocator has handed out."""
@@ -212,7 +178,10 @@ def main():
         SimpleNamespace(torch=torch, device=device, dtype=torch.{{ dtype }}, steps=warmup + steps, seed={{ seed }})
     )
 {%- else %}
-    model = Model()
+    model = nn.ModuleList(Block() for _ in range({{ self.blocks() }}))
+{%- if self.has_vocabulary() %}
+    model.extend([nn.Embedding(VOCAB, DIM, device=DEVICE, dtype=DTYPE), norm(DIM), linear(DIM, VOCAB)])
+{%- endif %}
     optimizer = torch.optim.{{ optimizer() }}
 {%- endif %}
 {%- if once %}
@@ -245,13 +214,9 @@ def main():
 {%- else %}
         verdict = "fixed"
 {%- endif %}
-{%- if predicted.is_some() %}
-    elif growth < 0.9 * kept:
-        verdict = "inconclusive"
-{%- endif %}
-    elif freed >= 0.9 * grown:
+    elif {{ self.enough() }}freed >= 0.9 * grown:
         verdict = "reproduced"
-    elif freed <= 0.1 * grown:
+    elif {{ self.enough() }}freed <= 0.1 * grown:
         verdict = "uncollectable"
     else:
         verdict = "inconclusive"

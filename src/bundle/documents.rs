@@ -18,7 +18,7 @@ pub struct VersionRow {
     #[serde(default)]
     case: String,
     /// `torch.__version__`.
-    #[serde(alias = "build")]
+    #[serde(rename = "build")]
     pub torch: String,
     pub commit: Option<String>,
     #[serde(default)]
@@ -38,7 +38,9 @@ impl VersionRow {
             torch: facts.torch.clone(),
             commit: facts.torch_commit.clone(),
             python: facts.python.clone(),
-            device: serde_json::to_value(run.resolved.device).ok().and_then(|word| Some(word.as_str()?.to_owned())),
+            device: serde_json::to_value(run.resolved.device)
+                .ok()
+                .and_then(|word| Some(word.as_str()?.to_owned())),
             verdict: run.outcome.verdict().map(|verdict| verdict.word().to_owned()),
             growth: run.outcome.numbers().map(|numbers| numbers.growth),
         }
@@ -135,10 +137,14 @@ pub struct Condition {
     condition: serde_json::Value,
     #[serde(default)]
     value: serde_json::Value,
-    pub verdict: Option<String>,
+    verdict: Option<String>,
     #[serde(rename = "retained_bytes_per_step")]
     retained: Option<f64>,
-    pub necessary: Option<bool>,
+    necessary: Option<bool>,
+    #[serde(default)]
+    effect: serde_json::Value,
+    #[serde(default)]
+    is_base: bool,
 }
 
 impl Condition {
@@ -158,11 +164,13 @@ impl Condition {
         self.retained.map_or_else(|| "-".to_owned(), human)
     }
 
-    pub fn necessary(&self) -> &'static str {
-        match self.necessary {
-            Some(true) => "necessary",
-            Some(false) => "not necessary",
-            None => "-",
+    /// What the value does to the leak.
+    pub fn effect(&self) -> String {
+        match (self.is_base, self.necessary) {
+            (true, _) => "the case itself".to_owned(),
+            (false, Some(true)) => "necessary".to_owned(),
+            (false, Some(false)) => "not necessary".to_owned(),
+            (false, None) => plain(&self.effect).replace(['-', '_'], " "),
         }
     }
 }
@@ -170,7 +178,7 @@ impl Condition {
 /// A value without the quotes of JSON.
 fn plain(value: &serde_json::Value) -> String {
     match value {
-        serde_json::Value::Null => "-".to_owned(),
+        serde_json::Value::Null => String::new(),
         serde_json::Value::String(text) => text.clone(),
         other => other.to_string(),
     }
@@ -186,7 +194,11 @@ pub fn ablation(path: &Path, text: &str, case: &str) -> Result<Ablation, BundleE
 }
 
 fn parsed<T: DeserializeOwned>(path: &Path, text: &str, command: &'static str) -> Result<T, BundleError> {
-    serde_json::from_str(text).map_err(|source| BundleError::NoDocument { path: path.to_owned(), command, source })
+    serde_json::from_str(text).map_err(|source| BundleError::NoDocument {
+        path: path.to_owned(),
+        command,
+        source,
+    })
 }
 
 fn other_case(path: &Path, case: &str) -> BundleError {

@@ -42,7 +42,9 @@ impl BundleError {
             Self::Read { .. } => {
                 "name a folder that `torchleak run` made (the line `kept in` names it), and files that exist"
             }
-            Self::NotTheSame { .. } => "name runs of one case, unchanged between them; make a bundle for each case",
+            Self::NotTheSame { .. } => {
+                "name runs of one case, unchanged between them; make a bundle for each case"
+            }
             Self::NoDocument { .. } => "write it with --format json, and nothing else, to a file",
             Self::OtherCase { .. } => "leave it out, or name the document that is about this case",
             Self::Exists { .. } => "choose another folder with --output, or remove this one",

@@ -20,6 +20,13 @@ pub fn verdict(run: &Kept) -> &'static str {
     run.outcome.verdict().map_or("-", Verdict::word)
 }
 
+/// The verdict's reason as a sentence of its own.
+pub fn reason(run: &Kept) -> String {
+    let mut letters = run.outcome.reason().chars();
+    let first = letters.next().into_iter().flat_map(char::to_uppercase);
+    first.chain(letters).chain(['.']).collect()
+}
+
 /// What was to be seen in place of what was.
 pub const EXPECTED: &str = "After a step nothing of it stays alive: the bytes in use are the same after every step, with \
      and without a collection, and a collection frees nothing.";
@@ -68,7 +75,15 @@ pub fn environment(run: &Kept) -> Vec<(&'static str, String)> {
         rows.push(("threads", arm.threads.to_string()));
     }
     rows.extend(environment.devices.iter().map(|gpu| {
-        ("GPU", format!("{}, {}, compute capability {}", gpu.name, human(gpu.memory_bytes as f64), gpu.capability))
+        (
+            "GPU",
+            format!(
+                "{}, {}, compute capability {}",
+                gpu.name,
+                human(gpu.memory_bytes as f64),
+                gpu.capability
+            ),
+        )
     }));
     if let Some(overlay) = &environment.overlay {
         rows.push(("laid over torch", format!("{} of commit {}", overlay.paths.join(", "), overlay.commit)));

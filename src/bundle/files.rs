@@ -52,7 +52,6 @@ impl RunFiles {
 /// # Errors
 /// It cannot be read.
 pub fn read(path: &Path) -> Result<String, BundleError> {
-    let bytes =
-        std::fs::read(path).map_err(|source| BundleError::Read { path: path.to_owned(), source })?;
+    let bytes = std::fs::read(path).map_err(|source| BundleError::Read { path: path.to_owned(), source })?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }

@@ -47,7 +47,11 @@ impl Issue<'_> {
     /// A part's text, or where to find it.
     fn part(&self, index: usize) -> String {
         let part = &self.parts[index];
-        if part.is_attached { format!("See the attached `{}`.", PARTS[index]) } else { part.text.clone() }
+        if part.is_attached {
+            format!("See the attached `{}`.", PARTS[index])
+        } else {
+            part.text.trim_end().to_owned()
+        }
     }
 
     fn has(&self, index: usize) -> bool {
@@ -76,13 +80,14 @@ pub fn issue(content: &Content<'_>) -> askama::Result<String> {
         title: plain(&facts::title(run)),
         summary: prose(&run.case.spec.summary),
         references: run.case.spec.upstream.iter().map(ToString::to_string).collect(),
-        reason: prose(run.outcome.reason()),
+        reason: prose(&facts::reason(run)),
         warning: content.verified.verification.warning(facts::verdict(run)).map(|warning| prose(&warning)),
         parts: texts.map(|text| Part { text, is_attached: false }),
     };
     loop {
         let text = issue.render()?;
-        let longest = issue.parts.iter_mut().filter(|part| !part.is_attached).max_by_key(|part| part.text.len());
+        let longest =
+            issue.parts.iter_mut().filter(|part| !part.is_attached).max_by_key(|part| part.text.len());
         match longest {
             // Bytes are never fewer than characters, whichever of the two is counted.
             Some(part) if text.len() > MOST && !part.text.is_empty() => part.is_attached = true,
@@ -105,12 +110,16 @@ fn steps(content: &Content<'_>) -> String {
 fn findings(content: &Content<'_>) -> String {
     let findings = facts::findings(content.run);
     let told = findings.iter().take(MOST_FINDINGS).map(|(sentence, repair)| {
-        let repair = repair.as_ref().map_or_else(String::new, |repair| format!("\n  To repair: {}.", prose(repair)));
+        let repair =
+            repair.as_ref().map_or_else(String::new, |repair| format!("\n  To repair: {}.", prose(repair)));
         format!("- {}.{repair}\n", prose(sentence))
     });
     let mut text: String = told.collect();
     if findings.len() > MOST_FINDINGS {
-        text.push_str(&format!("- {} smaller findings are in `report.html`.\n", findings.len() - MOST_FINDINGS));
+        text.push_str(&format!(
+            "- {} smaller findings are in `report.html`.\n",
+            findings.len() - MOST_FINDINGS
+        ));
     }
     text
 }
@@ -118,9 +127,9 @@ fn findings(content: &Content<'_>) -> String {
 fn ablation(content: &Content<'_>) -> String {
     let Some(ablation) = content.ablation else { return String::new() };
     let rows = ablation.conditions.iter().map(|one| {
-        vec![one.condition(), one.value(), one.verdict().to_owned(), one.retained(), one.necessary().to_owned()]
+        vec![one.condition(), one.value(), one.verdict().to_owned(), one.retained(), one.effect()]
     });
-    let titles = ["condition", "value", "verdict", "retained per step", ""].map(str::to_owned);
+    let titles = ["condition", "value", "verdict", "retained per step", "effect"].map(str::to_owned);
     format!("{}\n\n{}", prose(&ablation.sentence), table(&titles, rows)).trim_start().to_owned()
 }
 
@@ -140,12 +149,17 @@ fn bisection(content: &Content<'_>) -> String {
     let Some(found) = content.bisection else { return String::new() };
     let mut text = prose(&found.reason);
     if let (Some(before), Some(after)) = (&found.last_before, &found.first_after) {
-        text.push_str(&format!("\n\nThe last before the change is `{}`, the first after it `{}`.", code(before), code(after)));
+        text.push_str(&format!(
+            "\n\nThe last before the change is `{}`, the first after it `{}`.",
+            code(before),
+            code(after)
+        ));
     }
     if let Some(link) = found.compare.as_ref().filter(|link| link.starts_with("https://")) {
         text.push_str(&format!(" The commits between them: {link}"));
     }
-    let rows = found.tested.iter().map(|one| vec![one.candidate.clone(), one.verdict().to_owned(), one.growth()]);
+    let rows =
+        found.tested.iter().map(|one| vec![one.candidate.clone(), one.verdict().to_owned(), one.growth()]);
     let titles = ["candidate", "verdict", "growth per step"].map(str::to_owned);
     format!("{text}\n\n{}", table(&titles, rows))
 }
@@ -184,9 +198,10 @@ fn prose(sentence: &str) -> String {
     if parts.len().is_multiple_of(2) {
         return plain(sentence);
     }
-    let parts = parts.iter().enumerate().map(|(index, part)| {
-        if index % 2 == 1 { format!("`{}`", code(part)) } else { plain(part) }
-    });
+    let parts = parts
+        .iter()
+        .enumerate()
+        .map(|(index, part)| if index % 2 == 1 { format!("`{}`", code(part)) } else { plain(part) });
     parts.collect()
 }
 

@@ -75,8 +75,11 @@ pub fn steps(run: &Kept) -> Steps {
     let garbage = run.outcome.arm("garbage").map_or(&[][..], |arm| &arm.recording.garbage);
     let names = measured.iter().map(|arm| arm.name.clone());
     let words = |words: [&str; 2]| words.map(str::to_owned);
-    let titles: Vec<String> =
-        words(["step", "loss"]).into_iter().chain(names).chain(words(["freed", "tensors in garbage"])).collect();
+    let titles: Vec<String> = words(["step", "loss"])
+        .into_iter()
+        .chain(names)
+        .chain(words(["freed", "tensors in garbage"]))
+        .collect();
     let missing = || "-".to_owned();
     let rows = (1..=run.outcome.steps).map(|step| {
         let at = |recording: &Recording| recording.steps.iter().find(|record| record.step == step).cloned();

@@ -32,7 +32,7 @@ use documents::{Ablation, Bisection, VersionRow};
 use files::RunFiles;
 use redact::{Private, Redactor};
 use stage::Stage;
-use verify::{Verified, verify};
+use verify::{SNAPSHOT_FILE, Verified, verify};
 
 /// The version that a bundle names.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -116,7 +116,9 @@ pub fn make(request: &Request<'_>, place: Where<'_>) -> Result<Made, BundleError
     let Some((main, others)) = runs.split_first() else {
         return Err(BundleError::Make { name: "bundle", problem: "no run was named".to_owned() });
     };
-    if let Some(other) = others.iter().find(|run| run.kept.case.content_hash() != main.kept.case.content_hash()) {
+    if let Some(other) =
+        others.iter().find(|run| run.kept.case.content_hash() != main.kept.case.content_hash())
+    {
         let [folder, first] = [other, main].map(|run| run.files.folder.clone());
         return Err(BundleError::NotTheSame { folder, first });
     }
@@ -158,7 +160,7 @@ pub fn make(request: &Request<'_>, place: Where<'_>) -> Result<Made, BundleError
 fn redactor(more: Option<&[String]>, files: &[RunFiles]) -> Redactor {
     let Some(more) = more else { return Redactor::off() };
     let mut private = Private::here();
-    private.secrets.extend(more.iter().cloned());
+    private.named.extend(more.iter().cloned());
     files.iter().flat_map(|files| files.texts.values()).for_each(|text| private.learn(text));
     Redactor::new(&private)
 }
@@ -196,8 +198,10 @@ impl Found {
             }
         }
         versions.sort_by_key(|row| row.torch.parse::<Version>().ok());
-        let bisection = request.bisect.map(|path| documents::bisection(path, &text(path)?, case)).transpose()?;
-        let ablation = request.explain.map(|path| documents::ablation(path, &text(path)?, case)).transpose()?;
+        let bisection =
+            request.bisect.map(|path| documents::bisection(path, &text(path)?, case)).transpose()?;
+        let ablation =
+            request.explain.map(|path| documents::ablation(path, &text(path)?, case)).transpose()?;
         Ok(Self { versions, bisection, ablation })
     }
 }
@@ -223,7 +227,8 @@ fn write_reports(stage: &Stage<'_>, content: &Content<'_>) -> Result<(), BundleE
     let memory = made("memory.svg", picture::memory(&measured::curves(run)))?;
     let bars = measured::freed(run);
     let predicted = run.outcome.numbers().and_then(|numbers| Some(numbers.predicted?.total));
-    let freed = if bars.is_empty() { None } else { Some(made("freed.svg", picture::freed(&bars, predicted))?) };
+    let freed =
+        if bars.is_empty() { None } else { Some(made("freed.svg", picture::freed(&bars, predicted))?) };
     for (name, svg) in [("memory", Some(&memory)), ("freed", freed.as_ref())] {
         if let Some(svg) = svg {
             stage.text(&format!("{name}.svg"), svg)?;

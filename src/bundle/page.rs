@@ -21,6 +21,7 @@ struct Page<'a> {
     verdict: &'static str,
     warning: Option<String>,
     reason: String,
+    verified: String,
     steps: Steps,
     findings: Vec<Finding>,
     /// Findings that are not drawn.
@@ -51,9 +52,10 @@ pub fn page(content: &Content<'_>, memory: &str, freed: Option<&str>) -> askama:
         repair: explanation.repair.as_deref().map(with_code),
         drawing: drawing(finding, number),
     });
-    let all = outcome.diagnosis.as_ref().map_or(0, |diagnosis| {
-        diagnosis.report.findings.len() + diagnosis.report.findings_left_out as usize
-    });
+    let all = outcome
+        .diagnosis
+        .as_ref()
+        .map_or(0, |diagnosis| diagnosis.report.findings.len() + diagnosis.report.findings_left_out as usize);
     let holders = outcome.retained.iter().flat_map(|retained| &retained.sentences);
     Page {
         content,
@@ -61,7 +63,8 @@ pub fn page(content: &Content<'_>, memory: &str, freed: Option<&str>) -> askama:
         title: facts::title(run),
         verdict: facts::verdict(run),
         warning: content.verified.verification.warning(facts::verdict(run)).map(|text| with_code(&text)),
-        reason: with_code(outcome.reason()),
+        reason: with_code(&facts::reason(run)),
+        verified: with_code(&content.verified_sentence()),
         steps: measured::steps(run),
         findings: drawn.collect(),
         left_out: all.saturating_sub(MOST_DRAWN),

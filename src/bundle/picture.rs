@@ -15,6 +15,8 @@ const SIZE: (u32, u32) = (760, 400);
 /// A PNG has twice the dots, for screens that show them.
 const SCALE: f32 = 2.0;
 const MARK: u32 = 3;
+/// How much of the height stays free at an edge: a line on it is hardly seen.
+const EDGE: f64 = 0.06;
 
 /// Memory over steps of all arms.
 ///
@@ -59,14 +61,20 @@ pub fn freed(points: &[(f64, f64)], predicted: Option<u64>) -> Result<String, Bo
     let predicted = predicted.map(|bytes| bytes as f64);
     let last = points.iter().map(|(step, _)| *step).fold(1.0, f64::max);
     let line = predicted.map(|bytes| [(0.5, bytes), (last + 0.5, bytes)]);
-    let ends = [(0.5, 0.0), (last + 0.5, 0.0)];
-    let frame = Frame::around(points.iter().chain(line.iter().flatten()).chain(&ends), "freed by the collection");
+    // Above the bars is the legend.
+    let highest = points.iter().map(|(_, bytes)| *bytes).fold(predicted.unwrap_or(0.0), f64::max);
+    let ends = [(0.5, 0.0), (last + 0.5, 1.2 * highest)];
+    let frame =
+        Frame::around(points.iter().chain(line.iter().flatten()).chain(&ends), "freed by the collection");
     let mut svg = String::new();
     {
         let area = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
         area.fill(&WHITE)?;
         let mut chart = frame.chart(&area)?;
-        chart.draw_series(points.iter().map(|(step, bytes)| {
+        // A bar that is lower than a dot is none, and what draws the dots would complain of it.
+        let dot = (frame.bytes.1 - frame.bytes.0) * frame.unit / f64::from(SIZE.1);
+        let bars = points.iter().filter(|(_, bytes)| bytes.abs() > dot);
+        chart.draw_series(bars.map(|(step, bytes)| {
             Rectangle::new([(step - 0.3, 0.0), (step + 0.3, bytes / frame.unit)], COLOURS[0].filled())
         }))?;
         if let Some(line) = line {
@@ -78,7 +86,7 @@ pub fn freed(points: &[(f64, f64)], predicted: Option<u64>) -> Result<String, Bo
                 .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], style));
             chart
                 .configure_series_labels()
-                .position(SeriesLabelPosition::LowerRight)
+                .position(SeriesLabelPosition::UpperLeft)
                 .margin(8)
                 .background_style(WHITE)
                 .border_style(BLACK.mix(0.2))
@@ -117,8 +125,7 @@ impl Frame {
         let span = (bytes.1 - bytes.0).max(1.0);
         let units = [("B", 1.0), ("KiB", 1024.0), ("MiB", 1_048_576.0), ("GiB", 1_073_741_824.0)];
         let (name, unit) = units.into_iter().rev().find(|(_, unit)| span >= *unit).unwrap_or(units[0]);
-        // A line on the edge is hardly seen.
-        let room = 0.06 * span;
+        let room = EDGE * span;
         let low = if bytes.0 < 0.0 { bytes.0 - room } else { 0.0 };
         Self { steps: (first, steps.1), bytes: (low / unit, (bytes.1 + room) / unit), unit, name, what }
     }

@@ -10,7 +10,18 @@ use crate::process::without_password;
 /// Words that are no one's name, though accounts are called so; replaced, they would take the sense out of
 /// a text and betray nothing where they stay.
 const NOBODY: [&str; 12] = [
-    "root", "user", "admin", "home", "ubuntu", "debian", "runner", "torch", "pytorch", "python", "localhost", "test",
+    "root",
+    "user",
+    "admin",
+    "home",
+    "ubuntu",
+    "debian",
+    "runner",
+    "torch",
+    "pytorch",
+    "python",
+    "localhost",
+    "test",
 ];
 /// Shorter names and values are parts of too many other words.
 const SHORTEST_NAME: usize = 3;
@@ -23,8 +34,10 @@ pub struct Private {
     pub homes: BTreeSet<String>,
     pub users: BTreeSet<String>,
     pub hosts: BTreeSet<String>,
-    /// Values of variables that are called a token, a password or the like, and what the user names.
+    /// Values of variables that are called a token, a password or the like.
     pub secrets: BTreeSet<String>,
+    /// What the user wants to be taken out.
+    pub named: BTreeSet<String>,
 }
 
 impl Private {
@@ -44,9 +57,9 @@ impl Private {
         found.users.extend(found.homes.iter().filter_map(|home| Some(home.rsplit_once('/')?.1.to_owned())));
         found.hosts.insert(rustix::system::uname().nodename().to_string_lossy().into_owned());
         // Logs name a machine without its domain as often as with it.
-        found.hosts.extend(
-            found.hosts.clone().iter().filter_map(|host| Some(host.split_once('.')?.0.to_owned())),
-        );
+        found
+            .hosts
+            .extend(found.hosts.clone().iter().filter_map(|host| Some(host.split_once('.')?.0.to_owned())));
         found
     }
 
@@ -94,13 +107,14 @@ impl Redactor {
             words.sort_by_key(|word| std::cmp::Reverse(word.len()));
             literals.extend(words.into_iter().filter_map(|word| Some((whole(word)?, by))));
         };
-        let named = |words: &BTreeSet<String>| {
+        let someones = |words: &BTreeSet<String>| {
             words.iter().filter(|word| !NOBODY.contains(&word.to_lowercase().as_str())).cloned().collect()
         };
+        all(&private.named, "REDACTED", 1);
         all(&private.secrets, "REDACTED", SHORTEST_SECRET);
         all(&private.homes, "~", SHORTEST_NAME);
-        all(&named(&private.hosts), "HOST", SHORTEST_NAME);
-        all(&named(&private.users), "USER", SHORTEST_NAME);
+        all(&someones(&private.hosts), "HOST", SHORTEST_NAME);
+        all(&someones(&private.users), "USER", SHORTEST_NAME);
         Self { literals, is_on: true }
     }
 
@@ -150,7 +164,8 @@ fn whole(word: &str) -> Option<Regex> {
 /// Hides an assigned value, unless it is none: a number of tokens is no secret.
 fn assigned(found: &Captures<'_>) -> String {
     let value = &found[3];
-    let is_count = found[2].eq_ignore_ascii_case("token") && value.trim_end_matches(['}', ']']).parse::<f64>().is_ok();
+    let is_count =
+        found[2].eq_ignore_ascii_case("token") && value.trim_end_matches(['}', ']']).parse::<f64>().is_ok();
     let is_nothing = ["null", "none", "true", "false"]
         .iter()
         .any(|word| value.trim_end_matches(['}', ']']).eq_ignore_ascii_case(word));
@@ -173,6 +188,7 @@ mod tests {
             users: set(&["ada", "root", "x"]),
             hosts: set(&["gpu-17.example.org", "gpu-17"]),
             secrets: set(&["correct horse", "1"]),
+            named: set(&["xy"]),
         })
     }
 
@@ -183,10 +199,13 @@ mod tests {
     #[case("/root/x, but the root of the tree", "~/x, but the root of the tree")]
     #[case("Ada logged in on GPU-17.example.org and gpu-17", "USER logged in on HOST and HOST")]
     #[case("adapter ada_optimizer x 1", "adapter ada_optimizer x 1")]
-    #[case("the correct horse runs", "the REDACTED runs")]
+    #[case("the correct horse runs by xy", "the REDACTED runs by REDACTED")]
     #[case("https://me:pw@example.org/simple", "https://hidden@example.org/simple")]
     #[case("HF_TOKEN=abc123 run", "HF_TOKEN=REDACTED run")]
-    #[case(r#"{"api_key": "abc", "password":"12345678"}"#, r#"{"api_key": "REDACTED", "password":"REDACTED"}"#)]
+    #[case(
+        r#"{"api_key": "abc", "password":"12345678"}"#,
+        r#"{"api_key": "REDACTED", "password":"REDACTED"}"#
+    )]
     #[case(r#"{\"secret\": \"abc\"}"#, r#"{\"secret\": \"REDACTED\"}"#)]
     #[case(r#"{"tokens":256,"flops_per_token":1.5e9}"#, r#"{"tokens":256,"flops_per_token":1.5e9}"#)]
     #[case(r#"{"flops_per_token":null}"#, r#"{"flops_per_token":null}"#)]
@@ -194,7 +213,10 @@ mod tests {
     #[case("AKIA0123456789ABCDEF eyJhbGciOiJI.eyJzdWIiOiIx.abc", "REDACTED REDACTED")]
     #[case("Authorization: Bearer abc.def-123", "Authorization: REDACTED")]
     #[case("-----BEGIN RSA PRIVATE KEY-----\nMII\n-----END RSA PRIVATE KEY-----", "REDACTED")]
-    #[case("torch.utils.checkpoint.py:1657 cf30153c4c85eb0fb1a1", "torch.utils.checkpoint.py:1657 cf30153c4c85eb0fb1a1")]
+    #[case(
+        "torch.utils.checkpoint.py:1657 cf30153c4c85eb0fb1a1",
+        "torch.utils.checkpoint.py:1657 cf30153c4c85eb0fb1a1"
+    )]
     fn what_is_private_goes_and_the_rest_stays(#[case] text: &str, #[case] cleaned: &str) {
         assert_eq!(redactor().clean(text), cleaned);
     }

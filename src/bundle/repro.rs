@@ -46,16 +46,15 @@ pub fn script(case: &Case, resolved: &Resolved, seen: Verdict) -> askama::Result
 
 /// What is told at the top: the case, and how to run it.
 fn head(case: &Case) -> Vec<String> {
-    let summary = format!("{}: {}", case.name(), case.spec.summary);
-    let mut paragraphs = vec![summary];
+    let summary = case.spec.summary.split(". ").next().unwrap_or_default().trim_end_matches('.');
+    let mut paragraphs = vec![format!("{}: {summary}.", case.name())];
     if !case.spec.upstream.is_empty() {
         let references: Vec<String> = case.spec.upstream.iter().map(ToString::to_string).collect();
         paragraphs.push(format!("See {}.", references.join(", ")));
     }
     paragraphs.push(
-        "Run it with `python repro.py`; it needs torch only. It trains without the garbage collector, prints the bytes \
-         in use after each step and what one gc.collect() then frees. The exit code is 0 if nothing is kept, 1 if \
-         something is, 125 if it cannot tell."
+        "`python repro.py` needs torch only. It trains without the garbage collector, prints the bytes in use after each \
+         step and what one gc.collect() then frees, and exits with 0 (nothing is kept), 1 (something is) or 125 (unclear)."
             .to_owned(),
     );
     paragraphs.iter().flat_map(|paragraph| wrapped(paragraph)).collect()
@@ -76,14 +75,14 @@ fn wrapped(text: &str) -> Vec<String> {
 
 /// The predicted bytes in words: the tensors that they are, where those are all in the memory that counts.
 fn terms(resolved: &Resolved, bytes: u64) -> String {
-    let Some(prediction) = resolved.prediction.as_ref().filter(|prediction| prediction.total_bytes() == bytes)
+    let Some(prediction) =
+        resolved.prediction.as_ref().filter(|prediction| prediction.total_bytes() == bytes)
     else {
         return "bytes per step".to_owned();
     };
     let terms = prediction.terms.iter();
-    let terms: Vec<String> = terms
-        .map(|term| format!("{} x {:?} {} {}", term.count, term.shape, term.dtype, term.name))
-        .collect();
+    let terms: Vec<String> =
+        terms.map(|term| format!("{} x {:?} {} {}", term.count, term.shape, term.dtype, term.name)).collect();
     terms.join(" + ")
 }
 
@@ -144,6 +143,26 @@ impl Repro<'_> {
         }
     }
 
+    fn llama(&self) -> Option<&Block> {
+        match &self.body {
+            Body::Llama3(block) => Some(block),
+            Body::Program(_) => None,
+        }
+    }
+
+    fn blocks(&self) -> &'static str {
+        if self.llama().is_some_and(|block| block.model.share_weights) { "1" } else { "LAYERS" }
+    }
+
+    fn has_vocabulary(&self) -> bool {
+        self.llama().is_some_and(|block| block.model.vocab.is_some())
+    }
+
+    /// What growth must meet besides, to be what is predicted.
+    fn enough(&self) -> &'static str {
+        if self.predicted.is_some() { "growth >= 0.9 * kept and " } else { "" }
+    }
+
     fn call(&self) -> &'static str {
         if self.body.is_program() { "step(state)" } else { "train_step(model, optimizer)" }
     }
@@ -163,13 +182,8 @@ impl std::ops::Deref for Llama<'_> {
 impl Llama<'_> {
     fn sizes(&self) -> String {
         let model = &self.model;
-        let sizes =
-            [model.layers, model.dim, model.heads, model.kv_heads, model.head_dim, model.ffn_dim];
+        let sizes = [model.layers, model.dim, model.heads, model.kv_heads, model.head_dim, model.ffn_dim];
         sizes.map(|size| size.to_string()).join(", ")
-    }
-
-    fn blocks(&self) -> &'static str {
-        if self.model.share_weights { "1" } else { "LAYERS" }
     }
 
     fn shares_heads(&self) -> bool {
@@ -250,7 +264,9 @@ mod tests {
         assert!(headline.contains("torch._disable_dynamo(recompute_fn)"));
         assert!(headline.contains("kept = 1058688  # 2 x [256, 512] float32 block output"));
         let stock = text("sac-stock");
-        assert!(stock.contains("def contexts()") && !stock.contains("recompute_fn") && !stock.contains("kept ="));
+        assert!(
+            stock.contains("def contexts()") && !stock.contains("recompute_fn") && !stock.contains("kept =")
+        );
         assert!(!text("full-ac-disable").contains("contexts"));
         assert!(text("no-ac-disable").contains("Block.forward = torch._disable_dynamo(Block.forward)"));
         assert!(!text("no-ac-disable").contains("checkpoint.checkpoint"));

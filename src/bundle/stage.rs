@@ -32,7 +32,9 @@ impl<'a> Stage<'a> {
             Some(path) if is_free(path) => path.to_owned(),
             Some(path) => return Err(BundleError::Exists { path: path.to_owned() }),
             None => (1..)
-                .map(|number| PathBuf::from(if number == 1 { name.to_owned() } else { format!("{name}-{number}") }))
+                .map(|number| {
+                    PathBuf::from(if number == 1 { name.to_owned() } else { format!("{name}-{number}") })
+                })
                 .find(|path| is_free(path))
                 .unwrap_or_else(|| PathBuf::from(name)),
         };
@@ -41,7 +43,8 @@ impl<'a> Stage<'a> {
         let failed = |source| BundleError::Write { path: to.clone(), source };
         fs::create_dir_all(parent).map_err(failed)?;
         // Beside its place, so that putting it there is one renaming.
-        let aside = tempfile::Builder::new().prefix(".torchleak-report-").tempdir_in(parent).map_err(failed)?;
+        let aside =
+            tempfile::Builder::new().prefix(".torchleak-report-").tempdir_in(parent).map_err(failed)?;
         let stage = Self { aside, to, redactor };
         fs::create_dir(stage.folder()).map_err(|source| stage.failed(source))?;
         Ok(stage)
@@ -77,7 +80,10 @@ impl<'a> Stage<'a> {
     /// It cannot be written, or the user asked to stop before it was in its place.
     pub fn publish(self) -> Result<(PathBuf, PathBuf), BundleError> {
         let archive = self.aside.path().join("bundle.zip");
-        let root = self.to.file_name().map_or_else(|| "report".to_owned(), |name| name.to_string_lossy().into_owned());
+        let root = self
+            .to
+            .file_name()
+            .map_or_else(|| "report".to_owned(), |name| name.to_string_lossy().into_owned());
         pack(&self.folder(), &root, &archive).map_err(|source| self.failed(source))?;
         if interrupt::requested() {
             return Err(BundleError::Interrupted);

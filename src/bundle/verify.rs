@@ -1,6 +1,6 @@
 //! Runs what is about to be handed over: `repro.py`, and torch's own list of versions.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -15,6 +15,8 @@ use crate::run::{Kept, KeptEnvironment};
 
 /// `collect_env` asks pip, nvidia-smi and others, each of which may be slow.
 const VERSIONS_DEADLINE: Duration = Duration::from_secs(300);
+/// The history of CUDA's memory, for pytorch.org/memory_viz.
+pub const SNAPSHOT_FILE: &str = "memory-snapshot.pickle";
 const SNAPSHOT: &str = include_str!("snapshot.py");
 const NO_VERDICT: &str = "none";
 
@@ -35,7 +37,9 @@ impl Verification {
         match self {
             Self::Agrees { seconds, torch, is_the_runs } => {
                 let other = if *is_the_runs { "" } else { ", which is not the torch of the run," };
-                format!("repro.py was run with torch {torch}{other} and says `{verdict}` too ({seconds:.1} s)")
+                format!(
+                    "repro.py was run with torch {torch}{other} and says `{verdict}` too ({seconds:.1} s)"
+                )
             }
             Self::Disagrees { word, exit } => {
                 format!("repro.py says `{word}` ({exit}), and the run says `{verdict}`")
@@ -66,8 +70,8 @@ pub struct Verified {
     pub output: Option<String>,
     /// What `python -m torch.utils.collect_env` printed.
     pub versions: Option<String>,
-    /// The file of CUDA's memory history, on CUDA.
-    pub snapshot: Option<PathBuf>,
+    /// Whether the history of CUDA's memory is in [`SNAPSHOT_FILE`].
+    pub has_snapshot: bool,
 }
 
 /// Where things are run, and for how long.
@@ -103,7 +107,7 @@ pub fn verify(
         Ok(environment) => environment,
         Err(why) => {
             let verification = Verification::NotRun { why };
-            return Ok(Verified { verification, output: None, versions: None, snapshot: None });
+            return Ok(Verified { verification, output: None, versions: None, has_snapshot: false });
         }
     };
     let folder = script.parent().unwrap_or(Path::new("."));
@@ -126,23 +130,20 @@ pub fn verify(
     } else {
         Verification::Disagrees { word: word.to_owned(), exit: ran.exit }
     };
-    let snapshot = if run.resolved.device == Device::Cuda {
+    let has_snapshot = run.resolved.device == Device::Cuda && {
         place.progress.begin("recording the memory of repro.py");
-        let out = folder.join("memory-snapshot.pickle");
+        let out = folder.join(SNAPSHOT_FILE);
         let mut command = environment.command();
         command.args(["-c", SNAPSHOT]).arg(script).arg(&out).arg(redactor.pattern()).current_dir(folder);
         captured(command, place.deadline, place)?;
-        out.is_file().then_some(out)
-    } else {
-        None
+        out.is_file()
     };
-    place.progress.end();
     let text = |lines: Vec<String>| lines.join("\n") + "\n";
     Ok(Verified {
         verification,
         output: Some(text([ran.stdout, ran.stderr].concat())),
         versions: versions.exit.success().then(|| text(versions.stdout)),
-        snapshot,
+        has_snapshot,
     })
 }
 
@@ -159,10 +160,15 @@ fn find(
     }
     let python = &recorded.python_executable;
     if let Some(overlay) = &recorded.overlay {
-        return Ok(Err(format!("files of commit {:.10} were laid over its torch, for the run only", overlay.commit)));
+        return Ok(Err(format!(
+            "files of commit {:.10} were laid over its torch, for the run only",
+            overlay.commit
+        )));
     }
     if !python.is_file() {
-        return Ok(Err("its environment is not on this machine (choose one with --python or --torch)".to_owned()));
+        return Ok(Err(
+            "its environment is not on this machine (choose one with --python or --torch)".to_owned()
+        ));
     }
     let environment = environment::resolve_request(&Request::Interpreter(python.clone()), cache, progress)?;
     let (here, there) = (&environment.facts, &recorded.facts);
@@ -198,7 +204,9 @@ fn word(ran: &Captured) -> &str {
     let said = ran.stdout.iter().rev().find_map(|line| line.strip_prefix("verdict: "));
     match said {
         Some(word) => word.trim(),
-        None if ran.stderr.iter().any(|line| line.starts_with("Traceback (most recent call last)")) => "error",
+        None if ran.stderr.iter().any(|line| line.starts_with("Traceback (most recent call last)")) => {
+            "error"
+        }
         None => NO_VERDICT,
     }
 }
@@ -225,7 +233,8 @@ mod tests {
         assert!(wrong.warning("reproduced").unwrap().contains("says `fixed`"));
         let why = "its environment is not on this machine".to_owned();
         assert!(Verification::NotRun { why }.warning("fixed").unwrap().contains("was not run here"));
-        let agrees = |is_the_runs| Verification::Agrees { seconds: 1.0, torch: "2.8.0".to_owned(), is_the_runs };
+        let agrees =
+            |is_the_runs| Verification::Agrees { seconds: 1.0, torch: "2.8.0".to_owned(), is_the_runs };
         assert_eq!(agrees(true).warning("fixed"), None);
         assert!(agrees(false).warning("fixed").unwrap().contains("not the torch of the run"));
     }

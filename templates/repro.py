@@ -12,7 +12,6 @@ import ctypes
 import gc
 import random
 import statistics
-import sys
 from types import SimpleNamespace
 
 import torch
@@ -24,10 +23,8 @@ import ctypes
 import functools
 import gc
 import statistics
-import sys
 
 import torch
-import torch.nn.functional as F
 from torch import nn
 {%- if block.is_checkpointed() %}
 from torch.utils import checkpoint
@@ -38,8 +35,7 @@ BATCH, SEQ, DEVICE, DTYPE = {{ block.input.batch }}, {{ block.input.seq }}, "{{ 
 {%- if let Some(vocab) = block.model.vocab %}
 VOCAB = {{ vocab }}
 {%- endif %}
-linear = functools.partial(nn.Linear, bias=False, device=DEVICE, dtype=DTYPE)
-norm = functools.partial(nn.RMSNorm, device=DEVICE, dtype=DTYPE)
+linear = functools.partial(nn.Linear, bias=False)
 
 
 class Block(nn.Module):
@@ -47,7 +43,7 @@ class Block(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.attention_norm, self.ffn_norm = norm(DIM), norm(DIM)
+        self.attention_norm, self.ffn_norm = nn.RMSNorm(DIM), nn.RMSNorm(DIM)
         self.wq, self.wo = linear(DIM, HEADS * HEAD_DIM), linear(HEADS * HEAD_DIM, DIM)
         self.wk, self.wv = linear(DIM, KV_HEADS * HEAD_DIM), linear(DIM, KV_HEADS * HEAD_DIM)
         self.w1, self.w2, self.w3 = linear(DIM, FFN_DIM), linear(FFN_DIM, DIM), linear(DIM, FFN_DIM)
@@ -58,10 +54,10 @@ class Block(nn.Module):
 {%- if block.shares_heads() %}
         k, v = [heads.repeat_interleave(HEADS // KV_HEADS, dim=1) for heads in (k, v)]
 {%- endif %}
-        attended = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        attended = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.wo(attended.transpose(1, 2).reshape(BATCH, SEQ, -1))
         h = self.ffn_norm(x)
-        return x + self.w2(F.silu(self.w1(h)) * self.w3(h))
+        return x + self.w2(nn.functional.silu(self.w1(h)) * self.w3(h))
 {%- if block.saves_every_second_mm() %}
 
 
@@ -103,37 +99,34 @@ checkpoint._CheckpointFrame.__init__ = decorated
 
 Block.forward = {{ api }}(Block.forward)
 {%- endif %}
-
-
-def run_block(block, x):
-{%- if !block.is_checkpointed() %}
-    return block(x)
-{%- else if block.checkpoint.early_stop %}
-    return checkpoint.checkpoint(block, x, use_reentrant=False{{ block.options() }})
-{%- else %}
-    with checkpoint.set_checkpoint_early_stop(False):
-        return checkpoint.checkpoint(block, x, use_reentrant=False{{ block.options() }})
-{%- endif %}
 {%- if let Some(backend) = block.compile.block %}
 
 
-run_block = torch.compile(run_block, backend="{{ backend }}")
+@torch.compile(backend="{{ backend }}")
+def run_block(block, x):
+    return {{ block.call() }}
 {%- endif %}
 
 
 def train_step(model, optimizer):
 {%- if block.model.vocab.is_some() %}
-    *blocks, embedding, last_norm, head = model
+    *blocks, embedding, norm, head = model
     tokens = torch.randint(VOCAB, (BATCH, SEQ + 1), device=DEVICE)
     x = embedding(tokens[:, :-1])
-    for layer in range(LAYERS):
-        x = run_block(blocks[layer % len(blocks)], x)
-    logits = head(last_norm(x)).flatten(0, 1).float()
-    F.cross_entropy(logits, tokens[:, 1:].flatten()).backward()
 {%- else %}
     x = torch.randn(BATCH, SEQ, DIM, device=DEVICE, dtype=DTYPE)
-    for layer in range(LAYERS):
-        x = run_block(model[layer % len(model)], x)
+{%- endif %}
+    for block in {{ block.stack() }}:
+{%- if block.checkpoint.early_stop || !block.is_checkpointed() %}
+        x = {% if block.compile.block.is_some() %}run_block(block, x){% else %}{{ block.call() }}{% endif %}
+{%- else %}
+        with checkpoint.set_checkpoint_early_stop(False):
+            x = {% if block.compile.block.is_some() %}run_block(block, x){% else %}{{ block.call() }}{% endif %}
+{%- endif %}
+{%- if block.model.vocab.is_some() %}
+    logits = head(norm(x)).flatten(0, 1).float()
+    nn.functional.cross_entropy(logits, tokens[:, 1:].flatten()).backward()
+{%- else %}
     x.float().square().mean().backward()
 {%- endif %}
     optimizer.step()
@@ -162,10 +155,7 @@ def bytes_in_use():
 
 def main():
     warmup, steps = {{ warmup }}, {{ measured }}
-    flat = {{ flat }}  # Growth in bytes per step that still counts as none.
-{%- if let Some(predicted) = predicted %}
-    kept = {{ predicted.bytes }}  # {{ predicted.terms }}
-{%- endif %}
+    flat, kept = {{ flat }}, {{ kept() }}
     torch.set_num_threads({{ threads }})
     torch.manual_seed({{ seed }})
 {%- if body.is_program() %}
@@ -178,10 +168,7 @@ def main():
         SimpleNamespace(torch=torch, device=device, dtype=torch.{{ dtype }}, steps=warmup + steps, seed={{ seed }})
     )
 {%- else %}
-    model = nn.ModuleList(Block() for _ in range({{ self.blocks() }}))
-{%- if self.has_vocabulary() %}
-    model.extend([nn.Embedding(VOCAB, DIM, device=DEVICE, dtype=DTYPE), norm(DIM), linear(DIM, VOCAB)])
-{%- endif %}
+    model = nn.ModuleList({{ modules() }}).to(DEVICE, DTYPE)
     optimizer = torch.optim.{{ optimizer() }}
 {%- endif %}
 {%- if once %}
@@ -206,7 +193,7 @@ def main():
     freed = levels[-1] - bytes_in_use()
     growth = statistics.median(after - before for before, after in zip(levels, levels[1:]))
     print(f"growth per step: {growth:.0f} bytes; gc.collect() freed {freed} bytes, {freed / steps:.0f} per step")
-    grown = levels[-1] - levels[0]
+    share = freed / max(1, levels[-1] - levels[0])  # Of what grew.
     if growth <= flat:
 {%- if once %}
         # Python's own garbage of {{ warmup }} steps is allowed for, with 512 bytes an object.
@@ -214,15 +201,13 @@ def main():
 {%- else %}
         verdict = "fixed"
 {%- endif %}
-    elif {{ self.enough() }}freed >= 0.9 * grown:
-        verdict = "reproduced"
-    elif {{ self.enough() }}freed <= 0.1 * grown:
-        verdict = "uncollectable"
-    else:
+    elif growth < 0.9 * kept or 0.1 < share < 0.9:
         verdict = "inconclusive"
+    else:
+        verdict = "reproduced" if share >= 0.9 else "uncollectable"
     print(f"verdict: {verdict}")
     return {"fixed": 0, "inconclusive": 125}.get(verdict, 1)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

@@ -11,7 +11,7 @@ use crate::run::judged_memory;
 use crate::verdict::FLAT_BYTES;
 
 /// Columns of the comment at the top.
-const WIDTH: usize = 100;
+const WIDTH: usize = 108;
 
 /// A script of this case on this device. It says by itself what it saw; `seen` is what the run saw.
 ///
@@ -150,17 +150,25 @@ impl Repro<'_> {
         }
     }
 
-    fn blocks(&self) -> &'static str {
-        if self.llama().is_some_and(|block| block.model.share_weights) { "1" } else { "LAYERS" }
+    fn modules(&self) -> String {
+        let Some(block) = self.llama() else { return String::new() };
+        let count = if block.model.share_weights { "1" } else { "LAYERS" };
+        if block.model.vocab.is_none() {
+            return format!("Block() for _ in range({count})");
+        }
+        let ends = "nn.Embedding(VOCAB, DIM), nn.RMSNorm(DIM), linear(DIM, VOCAB)";
+        format!("[*(Block() for _ in range({count})), {ends}]")
     }
 
-    fn has_vocabulary(&self) -> bool {
-        self.llama().is_some_and(|block| block.model.vocab.is_some())
-    }
-
-    /// What growth must meet besides, to be what is predicted.
-    fn enough(&self) -> &'static str {
-        if self.predicted.is_some() { "growth >= 0.9 * kept and " } else { "" }
+    /// The predicted bytes with what they are.
+    fn kept(&self) -> String {
+        let meaning = "bytes per step: less growth than the first is none";
+        match &self.predicted {
+            Some(predicted) => {
+                format!("{}  # {meaning}; {} are predicted", predicted.bytes, predicted.terms)
+            }
+            None => format!("0  # {meaning}; nothing is predicted"),
+        }
     }
 
     fn call(&self) -> &'static str {
@@ -184,6 +192,21 @@ impl Llama<'_> {
         let model = &self.model;
         let sizes = [model.layers, model.dim, model.heads, model.kv_heads, model.head_dim, model.ffn_dim];
         sizes.map(|size| size.to_string()).join(", ")
+    }
+
+    /// The blocks in the order in which they are applied.
+    fn stack(&self) -> String {
+        let blocks = if self.model.vocab.is_some() { "blocks" } else { "model" };
+        if self.model.share_weights { format!("[*{blocks}] * LAYERS") } else { blocks.to_owned() }
+    }
+
+    /// The call of one block.
+    fn call(&self) -> String {
+        if self.is_checkpointed() {
+            format!("checkpoint.checkpoint(block, x, use_reentrant=False{})", self.options())
+        } else {
+            "block(x)".to_owned()
+        }
     }
 
     fn shares_heads(&self) -> bool {
@@ -262,10 +285,15 @@ mod tests {
         };
         let headline = text("sac-disable-recompute");
         assert!(headline.contains("torch._disable_dynamo(recompute_fn)"));
-        assert!(headline.contains("kept = 1058688  # 2 x [256, 512] float32 block output"));
+        assert!(
+            headline.contains("flat, kept = 4096, 1058688")
+                && headline.contains("2 x [256, 512] float32 block output")
+        );
         let stock = text("sac-stock");
         assert!(
-            stock.contains("def contexts()") && !stock.contains("recompute_fn") && !stock.contains("kept =")
+            stock.contains("def contexts()")
+                && !stock.contains("recompute_fn")
+                && stock.contains("nothing is predicted")
         );
         assert!(!text("full-ac-disable").contains("contexts"));
         assert!(text("no-ac-disable").contains("Block.forward = torch._disable_dynamo(Block.forward)"));

@@ -154,8 +154,8 @@ def bytes_in_use():
 
 
 def main():
-    warmup, steps = {{ warmup }}, {{ measured }}
-    flat, kept = {{ flat }}, {{ kept() }}
+    warmup, steps, flat = {{ warmup }}, {{ measured }}, {{ flat }}  # flat: bytes per step that still count as no growth
+    kept = {{ kept() }}
     torch.set_num_threads({{ threads }})
     torch.manual_seed({{ seed }})
 {%- if body.is_program() %}

@@ -298,12 +298,20 @@ fn what_other_commands_found_is_told() {
     for (name, document) in [("matrix.json", &matrix), ("bisect.json", &bisect), ("explain.json", &explain)] {
         context.write(name, &document.to_string());
     }
+    // A run on another version is a row too, and its evidence is kept.
+    let older = Context::new();
+    let older_run = HEADLINE.copy(&older);
+    edit_json(&older_run.join("environment.json"), |document| document["torch"] = json!("2.5.1+cpu"));
     let more = ["--matrix", "matrix.json", "--bisect", "bisect.json", "--explain", "explain.json"];
-    assert_eq!(report(&context, &run, &more).code, 3);
+    assert_eq!(report(&context, &run, &[&[older_run.to_str().unwrap()][..], &more].concat()).code, 3);
     let files = unpacked(&context);
+    assert!(files.contains_key("evidence-2/events.jsonl"), "{:?}", files.keys());
     let issue = text(&files, "issue.md");
-    let rows: Vec<&str> = issue.lines().filter(|line| line.contains("| 3.11.7 | cpu |")).collect();
-    assert!(rows[0].starts_with("| 2.6.0 |") && rows[1].starts_with("| 2.10.0 |"), "{rows:?}");
+    let section = issue.split("#### On which versions").nth(1).unwrap().split("####").next().unwrap();
+    let rows: Vec<&str> =
+        section.lines().filter_map(|line| line.strip_prefix("| ")?.split(" |").next()).collect();
+    assert_eq!(rows[..4], ["torch", "2.5.1+cpu", "2.6.0", "2.10.0"], "{section}");
+    assert_eq!(rows.len(), 5, "and the run itself, but no other case: {section}");
     assert!(issue.contains("| early\\_stop | false | reproduced | 9.88 KiB | necessary |"), "{issue}");
     assert!(issue.contains("The last before the change is `2.6.0`") && !issue.contains("<b>"), "{issue}");
     let page = text(&files, "report.html");

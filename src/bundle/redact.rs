@@ -65,7 +65,7 @@ impl Private {
 
     /// Learns from a text whose home folders it names: a run folder may come from another machine.
     pub fn learn(&mut self, text: &str) {
-        self.users.extend(HOME.captures_iter(text).map(|found| found[1].to_owned()));
+        self.users.extend(HOME_OF.captures_iter(text).map(|found| found[1].to_owned()));
     }
 }
 
@@ -76,7 +76,9 @@ pub struct Redactor {
     is_on: bool,
 }
 
-static HOME: LazyLock<Regex> = LazyLock::new(|| pattern(r"/(?:home|Users)/([A-Za-z0-9_.@-]*\w)"));
+static HOME: LazyLock<Regex> = LazyLock::new(|| pattern(r"/(?:home|Users)/[A-Za-z0-9_.@-]*\w"));
+/// The name in such a path, where the path begins there: below `example.org/home/` are pages.
+static HOME_OF: LazyLock<Regex> = LazyLock::new(|| pattern(r"\B/(?:home|Users)/([A-Za-z0-9_.@-]*\w)"));
 static SECRET_NAME: LazyLock<Regex> = LazyLock::new(|| {
     pattern(r"(?i)(?:token|secret|password|passwd|passphrase|credentials?|(?:api|access|private)_?key)$")
 });
@@ -224,9 +226,10 @@ mod tests {
     #[test]
     fn a_text_from_another_machine_teaches_whose_it_is() {
         let mut private = Private::default();
-        private.learn("/home/grace/venv/bin/python");
-        let cleaned = Redactor::new(&private).clean("grace ran /home/grace/venv/bin/python");
-        assert_eq!(cleaned, "USER ran ~/venv/bin/python");
+        private.learn("/home/grace/venv/bin/python and https://example.org/home/pages");
+        let cleaned =
+            Redactor::new(&private).clean("grace ran /home/grace/venv/bin/python -I/home/grace/x on pages");
+        assert_eq!(cleaned, "USER ran ~/venv/bin/python -I~/x on pages");
     }
 
     #[test]

@@ -78,7 +78,7 @@ fn terms(resolved: &Resolved, bytes: u64) -> String {
     let Some(prediction) =
         resolved.prediction.as_ref().filter(|prediction| prediction.total_bytes() == bytes)
     else {
-        return "bytes per step".to_owned();
+        return "what lies in this memory".to_owned();
     };
     let terms = prediction.terms.iter();
     let terms: Vec<String> =
@@ -162,12 +162,9 @@ impl Repro<'_> {
 
     /// The predicted bytes with what they are.
     fn kept(&self) -> String {
-        let meaning = "bytes per step: less growth than the first is none";
         match &self.predicted {
-            Some(predicted) => {
-                format!("{}  # {meaning}; {} are predicted", predicted.bytes, predicted.terms)
-            }
-            None => format!("0  # {meaning}; nothing is predicted"),
+            Some(Predicted { bytes, terms }) => format!("{bytes}  # predicted bytes per step: {terms}"),
+            None => "0  # nothing is predicted".to_owned(),
         }
     }
 
@@ -286,8 +283,8 @@ mod tests {
         let headline = text("sac-disable-recompute");
         assert!(headline.contains("torch._disable_dynamo(recompute_fn)"));
         assert!(
-            headline.contains("flat, kept = 4096, 1058688")
-                && headline.contains("2 x [256, 512] float32 block output")
+            headline
+                .contains("kept = 1058688  # predicted bytes per step: 2 x [256, 512] float32 block output")
         );
         let stock = text("sac-stock");
         assert!(

@@ -41,6 +41,9 @@ impl Verification {
                     "repro.py was run with torch {torch}{other} and says `{verdict}` too ({seconds:.1} s)"
                 )
             }
+            Self::Disagrees { word, exit } if word == NO_VERDICT => {
+                format!("repro.py gives no verdict ({exit}), and the run says `{verdict}`")
+            }
             Self::Disagrees { word, exit } => {
                 format!("repro.py says `{word}` ({exit}), and the run says `{verdict}`")
             }
@@ -170,7 +173,12 @@ fn find(
             "its environment is not on this machine (choose one with --python or --torch)".to_owned()
         ));
     }
-    let environment = environment::resolve_request(&Request::Interpreter(python.clone()), cache, progress)?;
+    let found = environment::resolve_request(&Request::Interpreter(python.clone()), cache, progress);
+    let environment = match found {
+        Ok(environment) => environment,
+        Err(error) if error.is_interrupted() => return Err(BundleError::Interrupted),
+        Err(error) => return Ok(Err(format!("its environment cannot be used any more: {error}"))),
+    };
     let (here, there) = (&environment.facts, &recorded.facts);
     if (&here.torch, &here.torch_commit, &here.python) != (&there.torch, &there.torch_commit, &there.python) {
         return Ok(Err(format!(

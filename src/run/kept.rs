@@ -211,3 +211,27 @@ fn outcome(
         folder: None,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ENDED: &str = r#"{"arm":"uncollected","event":"ended","steps":6}"#;
+
+    #[test]
+    fn what_an_arm_said_before_it_began_anew_does_not_count() {
+        let restarted = r#"{"arm":"uncollected","event":"restarted"}"#;
+        let ending =
+            |lines: &[&str]| arm("uncollected".to_owned(), &events("e", &lines.join("\n")).unwrap()).ending;
+        assert_eq!(ending(&[ENDED]), Some(Ending::Done));
+        assert_eq!(ending(&[ENDED, restarted]), None);
+        assert_eq!(ending(&[restarted, ENDED]), Some(Ending::Done));
+    }
+
+    #[test]
+    fn a_line_that_cannot_be_read_is_named() {
+        let error = events("events.jsonl", &format!("{ENDED}\n{{\"arm\":\"unc")).unwrap_err();
+        assert!(matches!(error, KeptError::Torn { file: "events.jsonl", line: 2, .. }), "{error}");
+        assert!(events("events.jsonl", r#"{"arm":"uncollected","event":"danced"}"#).is_err());
+    }
+}

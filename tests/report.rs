@@ -190,7 +190,7 @@ fn indiscreet(context: &Context) -> (PathBuf, Vec<(&'static str, String)>) {
         ("WANDB_API_KEY", "correct-horse-battery".to_owned()),
         ("TORCHLEAK_CACHE_DIR", cache.root().display().to_string()),
     ];
-    let case = context.program_case("indiscreet", INDISCREET, "expect: [{verdict: reproduced}]");
+    let case = context.program_case("ada-leaks", INDISCREET, "expect: [{verdict: reproduced}]");
     let yaml = fs::read_to_string(&case).unwrap();
     let summary = "<script>alert(1)</script> of ada on /home/grace/x, `unclosed | cell *bold* @everyone.";
     fs::write(&case, yaml.replace("A case of the tests.", &format!("\"{summary}\""))).unwrap();
@@ -224,6 +224,7 @@ fn nothing_private_and_no_markup_from_outside_is_in_a_bundle_unless_asked_for() 
     let files = unpacked(&context);
     assert!(files.len() > 12, "{:?}", files.keys());
     let word = |word: &str| regex::Regex::new(&format!(r"(?i)\b{}\b", regex::escape(word))).unwrap();
+    assert!(files.contains_key("evidence/user-leaks.py"), "{:?}", files.keys());
     for (name, bytes) in &files {
         let text = String::from_utf8_lossy(bytes);
         for planted in PLANTED {
@@ -240,7 +241,7 @@ fn nothing_private_and_no_markup_from_outside_is_in_a_bundle_unless_asked_for() 
         regex::Regex::new("(?s)```.*?```|`[^`\n]*`").unwrap().replace_all(&issue, "").into_owned();
     assert!(!outside_of_code.contains("<script") && !outside_of_code.contains("*bold*"), "{outside_of_code}");
     assert!(issue.contains("&lt;script&gt;"), "{issue}");
-    assert!(text(&files, "evidence/stdout.log").contains("I am USER at ~/projects/x"));
+    assert!(text(&files, "evidence/stdout.log").contains("I am user at ~/projects/x"));
 
     let finished = bundle("open", &["--no-redact"]);
     assert!(finished.stderr.contains("WARNING: nothing was taken out"), "{}", finished.stderr);
@@ -390,7 +391,7 @@ fn an_issue_that_has_no_room_names_the_file_to_attach() {
     edit_json(&run.join("environment.json"), |document| {
         document["python_executable"] = json!("/nowhere/python")
     });
-    let program = run.join("indiscreet.py");
+    let program = run.join("ada-leaks.py");
     let long = fs::read_to_string(&program).unwrap() + &"# A line that nobody needs.\n".repeat(3000);
     fs::write(&program, long).unwrap();
     let finished = report(&context, &run, &[]);

@@ -8,10 +8,11 @@ use regex::{Captures, Regex, RegexBuilder};
 use crate::process::without_password;
 
 /// Words that are no one's name, though accounts are called so; replaced, they would take the sense out of
-/// a text and betray nothing where they stay.
-const NOBODY: [&str; 12] = [
+/// a text or break a program, and betray nothing where they stay.
+const NOBODY: [&str; 18] = [
     "root",
     "user",
+    "host",
     "admin",
     "home",
     "ubuntu",
@@ -22,6 +23,11 @@ const NOBODY: [&str; 12] = [
     "python",
     "localhost",
     "test",
+    "max",
+    "min",
+    "sum",
+    "all",
+    "any",
 ];
 /// Shorter names and values are parts of too many other words.
 const SHORTEST_NAME: usize = 3;
@@ -115,8 +121,9 @@ impl Redactor {
         all(&private.named, "REDACTED", 1);
         all(&private.secrets, "REDACTED", SHORTEST_SECRET);
         all(&private.homes, "~", SHORTEST_NAME);
-        all(&someones(&private.hosts), "HOST", SHORTEST_NAME);
-        all(&someones(&private.users), "USER", SHORTEST_NAME);
+        // In small letters, because they may stand in the name of a case.
+        all(&someones(&private.hosts), "host", SHORTEST_NAME);
+        all(&someones(&private.users), "user", SHORTEST_NAME);
         Self { literals, is_on: true }
     }
 
@@ -199,7 +206,7 @@ mod tests {
     #[case("/data/people/ada/x.py:3", "~/x.py:3")]
     #[case("/home/grace.hopper/x and /Users/alan/y", "~/x and ~/y")]
     #[case("/root/x, but the root of the tree", "~/x, but the root of the tree")]
-    #[case("Ada logged in on GPU-17.example.org and gpu-17", "USER logged in on HOST and HOST")]
+    #[case("Ada logged in on GPU-17.example.org and gpu-17", "user logged in on host and host")]
     #[case("adapter ada_optimizer x 1", "adapter ada_optimizer x 1")]
     #[case("the correct horse runs by xy", "the REDACTED runs by REDACTED")]
     #[case("https://me:pw@example.org/simple", "https://hidden@example.org/simple")]
@@ -229,7 +236,7 @@ mod tests {
         private.learn("/home/grace/venv/bin/python and https://example.org/home/pages");
         let cleaned =
             Redactor::new(&private).clean("grace ran /home/grace/venv/bin/python -I/home/grace/x on pages");
-        assert_eq!(cleaned, "USER ran ~/venv/bin/python -I~/x on pages");
+        assert_eq!(cleaned, "user ran ~/venv/bin/python -I~/x on pages");
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! Data flows one way: case YAML -> environment -> worker process -> events -> measurements ->
 //! verdict -> reports. No module calls one before it; see `docs/architecture.md`.
 
+pub mod bundle;
 pub mod bytes;
 pub mod cache;
 pub mod case;

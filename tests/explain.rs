@@ -15,6 +15,7 @@ use torchleak::explain::{Effect, Explanation, Law, Line, Minimal, Quantity, Row,
 use torchleak::report::explain_markdown;
 use torchleak::run::{CaseOutcome, Outcome};
 use torchleak::verdict::Judgement;
+use torchleak_protocol::Device;
 
 /// Keeps one cycle with 65536 bytes a step.
 const LEAKS: &str = "\
@@ -203,6 +204,7 @@ fn made_up() -> Explanation {
     Explanation {
         base: CaseOutcome {
             name: "made-up".to_owned(),
+            device: Device::Cpu,
             steps: 6,
             warmup: 2,
             prediction: None,
@@ -211,6 +213,8 @@ fn made_up() -> Explanation {
             diagnosis: None,
             retained: None,
             outcome: Outcome::Judged(judged),
+            seconds: 0.0,
+            ranks: Vec::new(),
             folder: None,
         },
         own: Some(shown(Verdict::Reproduced, 1000, Effect::None)),

@@ -98,6 +98,25 @@ impl Case {
         })
     }
 
+    /// Checks a case as a run folder keeps it, where its file is called `case.yaml` whatever its name is.
+    /// `program` gives the text of the program that it names.
+    ///
+    /// # Errors
+    ///
+    /// As [`Case::load`].
+    pub fn kept(
+        file: &str,
+        yaml: &str,
+        program: impl FnOnce(&str) -> Option<String>,
+    ) -> Result<Self, CaseError> {
+        load::parse(file, yaml.as_bytes(), None, Origin::Memory, |name| {
+            program(name).ok_or_else(|| {
+                Problem::new(format!("the program `{name}` is not beside it"))
+                    .hint("a run keeps both in its folder; run the case again")
+            })
+        })
+    }
+
     /// The case's name.
     pub fn name(&self) -> &str {
         &self.spec.name

@@ -4,6 +4,7 @@ use std::error::Error;
 use std::io::IsTerminal;
 use std::path::PathBuf;
 
+use crate::bundle::BundleError;
 use crate::cache::CacheError;
 use crate::case::CaseError;
 use crate::environment::EnvironmentError;
@@ -30,6 +31,8 @@ pub enum CliError {
     Explain(ExplainError),
     #[error(transparent)]
     Watch(#[from] WatchError),
+    #[error(transparent)]
+    Bundle(#[from] BundleError),
     #[error(transparent)]
     Bisect(BisectError),
     #[error(transparent)]
@@ -85,6 +88,7 @@ impl CliError {
             Self::Run(error) => error.hint(),
             Self::Explain(error) => error.hint(),
             Self::Watch(error) => error.hint(),
+            Self::Bundle(error) => error.hint(),
             Self::Bisect(error) => error.hint(),
             Self::Source(error) => error.hint(),
             Self::BadEnd { .. } => Some(
@@ -112,6 +116,7 @@ impl CliError {
     pub fn exit_code(&self) -> ExitCode {
         match self {
             _ if crate::interrupt::requested() => ExitCode::Interrupted,
+            Self::Bundle(error) => error.exit_code(),
             Self::Environment(error) if error.is_interrupted() => ExitCode::Interrupted,
             Self::Commits(error) if error.is_interrupted() => ExitCode::Interrupted,
             Self::Environment(error) if error.is_usage() => ExitCode::Usage,

@@ -9,6 +9,7 @@ mod explain;
 mod matrix;
 mod merge;
 mod overlay;
+mod report;
 mod run;
 mod settings;
 mod shell;
@@ -61,6 +62,8 @@ enum Command {
     TitanLog(titan_log::TitanLogArgs),
     /// Watch any training script, unedited: memory per step, cycles that keep tensors, a verdict
     Watch(watch::WatchArgs),
+    /// Make the bundle for an upstream issue of a run: a draft, a script that is checked, a page, the evidence
+    Report(report::ReportArgs),
     /// List the shipped cases, what they hold, and what is expected for which torch
     List(FormatArgs),
     /// List, add and prune the environments in the cache
@@ -158,6 +161,7 @@ fn dispatch(cli: Cli) -> Result<ProcessExitCode, CliError> {
         Command::Explain(args) => explain::run(&args, &cli.cache).map(Into::into),
         Command::TitanLog(args) => titan_log::run(&args).map(Into::into),
         Command::Watch(args) => watch::run(&args, &cli.cache),
+        Command::Report(args) => report::run(&args, &cli.cache).map(Into::into),
         Command::List(args) => {
             let catalog = Catalog::shipped()?;
             match args.format {

@@ -21,21 +21,26 @@ const LABEL: usize = 19;
 const MOST_DRAWN: usize = 20;
 
 const STYLE: &str = "\
+body { margin: 2rem auto; max-width: 90rem; padding: 0 1.5rem; color: var(--ink); background: var(--paper);
+  font: 16px/1.5 system-ui, sans-serif; }
+h1 { font-size: 1.4rem; } h2 { font-size: 1.1rem; margin-top: 2.5rem; }
+p.sentence { max-width: 60rem; } p.repair { max-width: 60rem; }
+";
+
+/// The colours of a page with drawings, and the look of these.
+pub const DRAWING_STYLE: &str = "\
 :root { color-scheme: light dark; --ink: #1b1f24; --paper: #fff; --quiet: #57606a; --box: #f3f5f7; --line: #8c959f;
   --tensor: #ffe7c2; --break: #c2410c; }
 @media (prefers-color-scheme: dark) { :root { --ink: #e6edf3; --paper: #0d1117; --quiet: #9aa4af; --box: #1c232c;
   --line: #6e7681; --tensor: #4d3714; --break: #fb923c; } }
-body { margin: 2rem auto; max-width: 90rem; padding: 0 1.5rem; color: var(--ink); background: var(--paper);
-  font: 16px/1.5 system-ui, sans-serif; }
-h1 { font-size: 1.4rem; } h2 { font-size: 1.1rem; margin-top: 2.5rem; }
-p.sentence { max-width: 60rem; } p.repair { color: var(--break); max-width: 60rem; } .quiet { color: var(--quiet); }
+p.repair { color: var(--break); } .quiet { color: var(--quiet); }
 code { font-family: ui-monospace, monospace; font-size: 0.92em; }
-.drawing { overflow-x: auto; } svg { display: block; }
-svg text { font: 12px ui-monospace, monospace; fill: var(--ink); } svg .label { fill: var(--quiet); }
-svg rect { fill: var(--box); stroke: var(--line); } svg rect.tensor { fill: var(--tensor); }
-svg path { fill: none; stroke: var(--line); stroke-width: 1.5; } svg path.break { stroke: var(--break);
-  stroke-width: 2.5; stroke-dasharray: 6 3; } svg .break-label { fill: var(--break); font-weight: bold; }
-marker path { fill: var(--line); stroke: none; } marker.break path { fill: var(--break); }
+.drawing { overflow-x: auto; } .drawing svg { display: block; }
+.drawing text { font: 12px ui-monospace, monospace; fill: var(--ink); } .drawing .label { fill: var(--quiet); }
+.drawing rect { fill: var(--box); stroke: var(--line); } .drawing rect.tensor { fill: var(--tensor); }
+.drawing path { fill: none; stroke: var(--line); stroke-width: 1.5; } .drawing path.break { stroke: var(--break);
+  stroke-width: 2.5; stroke-dasharray: 6 3; } .drawing .break-label { fill: var(--break); font-weight: bold; }
+.drawing marker path { fill: var(--line); stroke: none; } .drawing marker.break path { fill: var(--break); }
 ";
 
 /// The page of a case's diagnosis.
@@ -43,7 +48,7 @@ pub fn html(case: &str, diagnosis: &Diagnosis) -> String {
     let report = &diagnosis.report;
     let mut page = format!(
         "<!doctype html>\n<html lang=\"en\">\n<head><meta charset=\"utf-8\"><meta name=\"viewport\" \
-         content=\"width=device-width\">\n<title>{case}: cycles</title>\n<style>{STYLE}</style></head>\n<body>\n\
+         content=\"width=device-width\">\n<title>{case}: cycles</title>\n<style>{DRAWING_STYLE}{STYLE}</style></head>\n<body>\n\
          <h1>{case}: what keeps tensors alive</h1>\n<p class=\"quiet\">The garbage of step {}: {} objects, {} of which \
          lead to {} tensors of {}, in {} cycles.</p>\n",
         diagnosis.step,
@@ -79,7 +84,7 @@ pub fn html(case: &str, diagnosis: &Diagnosis) -> String {
 
 /// The cycle runs down the left side and back up; each path to tensors runs to the right from the
 /// node at which it begins.
-fn drawing(finding: &Finding, number: usize) -> String {
+pub fn drawing(finding: &Finding, number: usize) -> String {
     let canvas = layout(finding);
     let description =
         format!("Finding {}: a cycle of {} objects and what it keeps", number + 1, finding.cycle.len());
@@ -284,7 +289,7 @@ fn escaped(text: &str) -> String {
 }
 
 /// A sentence with its back-quoted parts set as code.
-fn with_code(sentence: &str) -> String {
+pub fn with_code(sentence: &str) -> String {
     let mut is_code = false;
     escaped(sentence).split('`').fold(String::new(), |mut html, part| {
         if is_code {

@@ -12,6 +12,7 @@ mod torch_graph;
 
 pub use dot::dot;
 pub use html::html;
+pub(crate) use html::{DRAWING_STYLE, drawing, with_code};
 pub use retained::{Retained, retained};
 pub use sentence::Explanation;
 pub use text::blame_text;

@@ -16,7 +16,7 @@ pub enum Place {
 
 impl Place {
     /// The counter that is judged by, in bytes.
-    fn bytes(self, memory: &Memory) -> Option<u64> {
+    pub fn bytes(self, memory: &Memory) -> Option<u64> {
         match self {
             Self::Host => memory.in_use,
             Self::Device => memory.device.as_ref().map(|device| device.allocated),

@@ -3,8 +3,10 @@
 use torchleak_protocol::Device;
 
 use super::control::{ControlResults, place};
-use super::{ArmOutcome, Outcome, ranks};
+use super::ranks::{self, RankOutcome};
+use super::{ArmOutcome, Outcome};
 use crate::case::{Prediction, Resolved, Verdict};
+use crate::cycles::{Diagnosis, Retained, diagnose, retained};
 use crate::measure::{Place, Recording};
 use crate::verdict::{Evidence, Judgement, Predicted, judge};
 use crate::worker::{Ending, tail};
@@ -34,6 +36,39 @@ pub fn conclude(
         (1..case.ranks as usize).map(|rank| judge_rank(case, arms, rank, control)).collect();
     let merged = ranks::merged(&first, &others);
     (Outcome::Judged(merged), std::iter::once(first).chain(others).collect())
+}
+
+/// What keeps tensors, as far as the arms tell it.
+pub struct Explained {
+    /// Of the first rank that has one.
+    pub diagnosis: Option<Diagnosis>,
+    /// What holds tensors that no collect freed, where the verdict says that there are such.
+    pub retained: Option<Retained>,
+    pub ranks: Vec<RankOutcome>,
+}
+
+/// Explains what stays, of each rank.
+pub fn explain(
+    arms: &[ArmOutcome],
+    layers: Option<u64>,
+    outcome: &Outcome,
+    judged: Vec<Judgement>,
+) -> Explained {
+    let garbage = arms.iter().find(|arm| arm.name == "garbage");
+    let recordings = || garbage.into_iter().flat_map(ArmOutcome::recordings);
+    let diagnoses: Vec<_> = recordings().map(|recording| diagnose(recording, layers)).collect();
+    // Elsewhere a tensor that outlives a step, such as a cached batch, is nobody's leak.
+    let is_uncollectable =
+        matches!(outcome, Outcome::Judged(judgement) if judgement.verdict == Verdict::Uncollectable);
+    Explained {
+        diagnosis: diagnoses.iter().flatten().next().cloned(),
+        retained: is_uncollectable.then(|| recordings().find_map(retained)).flatten(),
+        ranks: judged
+            .into_iter()
+            .zip(diagnoses)
+            .map(|(judgement, diagnosis)| RankOutcome { judgement, diagnosis })
+            .collect(),
+    }
 }
 
 /// Judges what one rank reported; a case without ranks is rank 0.

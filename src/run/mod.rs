@@ -6,6 +6,7 @@
 mod conclude;
 mod control;
 mod folder;
+mod kept;
 mod outcome;
 mod plan;
 mod ranks;
@@ -18,9 +19,10 @@ use std::time::Duration;
 
 use torchleak_protocol::Device;
 
-pub use conclude::judged_memory;
+pub(crate) use conclude::judged_memory;
 pub(crate) use folder::relevant_variables;
 pub use folder::{make_new_folder, write_diagnosis};
+pub use kept::{Kept, KeptEnvironment, KeptError};
 pub use outcome::{ArmOutcome, CaseOutcome, Outcome};
 pub use plan::default_device;
 pub use ranks::RankOutcome;

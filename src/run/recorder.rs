@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use pep440_rs::Version;
 use torchleak_protocol::{ArmEvent, Device, HostEvent, Start};
 
-use super::conclude::conclude;
+use super::conclude::{conclude, explain};
 use super::control::{ARMS, ControlArms, ControlResults};
 use super::folder::{RunFolder, event_line, restart_line};
 use super::outcome::{ArmOutcome, CaseOutcome, Outcome};
@@ -15,7 +15,7 @@ use super::plan::{Plan, PlannedCase};
 use super::ranks::RankOutcome;
 use super::watch::Watcher;
 use crate::case::{Resolved, Verdict};
-use crate::cycles::{Diagnosis, Retained, diagnose, retained};
+use crate::cycles::{Diagnosis, Retained};
 use crate::environment::Environment;
 use crate::measure::Recording;
 use crate::verdict::Judgement;
@@ -207,23 +207,11 @@ impl Tracked {
         }
     }
 
-    /// Explains what stays, of each rank, and leaves the explanation of the garbage in the run folder.
+    /// Explains what stays, and leaves the explanation of the garbage in the run folder.
     fn explain(&mut self, outcome: &Outcome, judged: Vec<Judgement>) {
-        let Some(garbage) = self.arms.iter().find(|arm| arm.name == "garbage") else { return };
-        let layers = self.resolved.layers();
-        let diagnoses: Vec<_> = garbage.recordings().map(|recording| diagnose(recording, layers)).collect();
-        self.diagnosis = diagnoses.iter().flatten().next().cloned();
-        if let Outcome::Judged(judgement) = outcome
-            && judgement.verdict == Verdict::Uncollectable
-        {
-            // Elsewhere a tensor that outlives a step, such as a cached batch, is nobody's leak.
-            self.retained = garbage.recordings().find_map(retained);
-        }
-        self.ranks = judged
-            .into_iter()
-            .zip(diagnoses)
-            .map(|(judgement, diagnosis)| RankOutcome { judgement, diagnosis })
-            .collect();
+        let explained = explain(&self.arms, self.resolved.layers(), outcome, judged);
+        (self.diagnosis, self.retained, self.ranks) =
+            (explained.diagnosis, explained.retained, explained.ranks);
         if let (Some(folder), Some(diagnosis)) = (&self.folder, &self.diagnosis)
             && let Err(error) = folder.write_diagnosis(&self.resolved.name, diagnosis)
         {

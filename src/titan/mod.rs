@@ -26,6 +26,7 @@ pub use follow::{Watcher, follow};
 pub use input::{Ended, is_stream, read};
 pub use judge::{Judged, JudgedPart, JudgedRank, Options, Word, judge, label};
 pub use part::Part;
+pub(crate) use plot::COLOURS;
 pub use plot::svg;
 pub use text::plain;
 pub use track::{Log, Rows, Track};

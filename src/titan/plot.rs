@@ -6,7 +6,7 @@ use super::judge::{Judged, JudgedRank, label};
 
 /// Okabe and Ito's colours, which people with any kind of colour vision can tell apart; yellow is left out, for it is
 /// hardly seen on white.
-const COLOURS: [RGBColor; 7] = [
+pub const COLOURS: [RGBColor; 7] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
     RGBColor(0, 158, 115),

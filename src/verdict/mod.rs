@@ -9,6 +9,6 @@ mod predicted;
 
 pub use crate::case::Verdict;
 pub use control::{CONTROL_BYTES, Control, control_found};
-pub use judge::{Evidence, Judgement, judge};
+pub use judge::{Evidence, FLAT_BYTES, Judgement, judge};
 pub use numbers::Numbers;
 pub use predicted::Predicted;

@@ -1,8 +1,8 @@
-"""Measures what watching costs a step of 100 ms, in turn with the same script unwatched and with torch's observer.
+"""Measures what watching costs a step of 100 ms, in turn with the script unwatched and with torch's observer.
 
-The step makes containers, as real steps do, so that Python collects its youngest generation a few times; none of
-them is garbage. `warn_tensor_cycles` needs a GPU, so where there is none its half that hooks into the collector,
-`observe_garbage`, is installed with the same filter:
+The step makes containers, as real steps do, so that Python collects its youngest generation a few times;
+none of them is garbage. `warn_tensor_cycles` needs a GPU, so where there is none its half that hooks into
+the collector, `observe_garbage`, is installed with the same filter:
 
     python benches/watch_overhead.py TORCHLEAK [ROUNDS]
 """
@@ -18,7 +18,7 @@ SECONDS = 0.1
 
 
 def script(how: str) -> None:
-    """Makes steps and prints the milliseconds that the end of each took: the optimizer and what is hooked into it."""
+    """Makes steps and prints the milliseconds of each end: the optimizer and what is hooked into it."""
     import torch
 
     if how == "torch":

@@ -4,6 +4,7 @@ import sys
 from types import SimpleNamespace
 
 import pytest
+
 from torchleak_worker.watch.calls import Calls
 from torchleak_worker.watch.importing import AfterImport
 from torchleak_worker.watch.schedule import NOTHING, Schedule
@@ -36,7 +37,8 @@ def test_a_periodic_collect_comes_when_torchtitans_does():
 
 @pytest.fixture
 def module(tmp_path, monkeypatch):
-    (tmp_path / "watched_module.py").write_text("class Model:\n    def run(self, value):\n        return value\n")
+    text = "class Model:\n    def run(self, value):\n        return value\n"
+    (tmp_path / "watched_module.py").write_text(text)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "watched_module", raising=False)
     yield "watched_module"

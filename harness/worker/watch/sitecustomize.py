@@ -1,8 +1,8 @@
 """Runs in every interpreter that a watched script starts, before the script itself.
 
-`torchleak watch` puts this folder first on PYTHONPATH. Any Python may meet this file, also one that torchleak cannot
-watch, so its syntax is that of every version. It makes itself unseen, sets up what waits for an import of torch, and
-ends with the sitecustomize that it hides, if there is one.
+`torchleak watch` puts this folder first on PYTHONPATH. Any Python may meet this file, also one that
+torchleak cannot watch, so its syntax is that of every version. It makes itself unseen, sets up what waits
+for an import of torch, and ends with the sitecustomize that it hides, if there is one.
 """
 
 import os
@@ -49,7 +49,7 @@ def _tell_unwatched(specification, reason):
 
 
 _start()
-# The hidden one takes this one's place in sys.modules. Where there is none, the import fails in the way that tells
-# Python that there is none.
+# The hidden one takes this one's place in sys.modules. Where there is none, the import fails in the way that
+# tells Python that there is none.
 sys.modules.pop("sitecustomize", None)
 import sitecustomize  # noqa: E402, F401

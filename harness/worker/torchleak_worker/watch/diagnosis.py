@@ -41,7 +41,7 @@ def garbage() -> Iterator[list]:
 
 
 def look(*, before: set[int] | None, show_values: bool) -> dict[str, Any]:
-    """Gives the protocol's ``WatchGarbage``, but for its step. ``before`` are the storages known from before."""
+    """Gives the protocol's ``WatchGarbage``, but for its step. ``before`` are the storages known before."""
     began = time.perf_counter()
     with garbage() as found:
         objects = len(found)
@@ -76,14 +76,14 @@ def control() -> dict[str, Any]:
     least = 0.9 * _CONTROL_BYTES
     return {
         "detected": in_garbage == _CONTROL_BYTES and raised >= least and freed >= least,
-        "reason": f"planted cycles with {_CONTROL_BYTES} bytes raised memory by {raised:.0f}, a collect found "
-        f"{in_garbage:.0f} bytes of tensors and freed {freed:.0f} (medians of {_PLANTS})",
+        "reason": f"planted cycles with {_CONTROL_BYTES} bytes raised memory by {raised:.0f}, a collect "
+        f"found {in_garbage:.0f} bytes of tensors and freed {freed:.0f} (medians of {_PLANTS})",
     }
 
 
 @contextlib.contextmanager
 def _old_objects_aside() -> Iterator[None]:
-    """Keeps what has just survived a full collect out of the collections meanwhile, so that they are quick."""
+    """Keeps what has just survived a full collect out of the collections meanwhile: they are quick then."""
     is_free = gc.get_freeze_count() == 0
     if is_free:
         gc.freeze()

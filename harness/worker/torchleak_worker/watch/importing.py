@@ -73,7 +73,6 @@ def wait_for_torch(specification, bundle):
         specification: The path of the protocol's ``WatchSpec``.
         bundle: The folder of the probe, which is on ``sys.path`` only while it is needed.
     """
-
     calls = _calls(specification)
 
     def install(torch):
@@ -96,7 +95,7 @@ def wait_for_torch(specification, bundle):
 
 
 def _calls(specification):
-    """Gives the calls that are steps, if they are; an interpreter without torch must not pay for reading more."""
+    """Gives the calls that are steps, if any are; who has no torch must not pay for reading more."""
     with open(specification) as file:
         text = file.read()
     if '"call"' not in text:

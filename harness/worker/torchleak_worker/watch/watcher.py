@@ -200,7 +200,8 @@ class Watcher:
             gc.enable()
         lines = traceback.format_exc().strip().splitlines()
         try:
-            self.note(f"watching ended at step {self.step}, because torchleak failed: {' | '.join(lines[-3:])}")
+            end = " | ".join(lines[-3:])
+            self.note(f"watching ended at step {self.step}, because torchleak failed: {end}")
         except Exception:
             # Nothing can be told without a file to tell it to; the lack of an end tells enough.
             self.events.forget()

@@ -302,8 +302,7 @@ mod tests {
     #[test]
     fn a_step_in_the_middle_between_collections_is_that_of_all_steps_and_no_jump() {
         // As 30 steps of DDP on two ranks were measured, in bytes: its jump comes after the warm-up.
-        let levels =
-            [5232, 62336, 190656, 198640, 209568, 214848, 219536, 237792].map(|level| f64::from(level));
+        let levels = [5232, 62336, 190656, 198640, 209568, 214848, 219536, 237792].map(f64::from);
         let levels: Vec<(u32, f64)> = [3, 4, 10, 11, 17, 23, 24, 30].into_iter().zip(levels).collect();
         assert!(theil_sen(&levels).unwrap() > 4096.0);
         assert_eq!(typical_collected(&levels), Some(18256.0 / 6.0));

@@ -151,8 +151,14 @@ fn exit_code(args: &WatchArgs, watched: &Watched) -> ProcessExitCode {
     if watched.exit != ScriptExit::Exited(0) {
         return watched.exit.code().into();
     }
-    let leaks = |limit: u64| watched.summary.growth().is_some_and(|growth| growth > limit as f64);
-    if args.fail_on_leak.is_some_and(leaks) { ExitCode::Unexpected.into() } else { ExitCode::Success.into() }
+    match (args.fail_on_leak, watched.summary.growth()) {
+        (Some(limit), Some(growth)) if growth > limit as f64 => ExitCode::Unexpected.into(),
+        (Some(_), None) => {
+            say("torchleak: no growth was measured, so --fail-on-leak cannot be answered");
+            ExitCode::NoVerdict.into()
+        }
+        _ => ExitCode::Success.into(),
+    }
 }
 
 fn parse_size(text: &str) -> Result<u64, String> {

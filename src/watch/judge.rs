@@ -29,6 +29,12 @@ pub fn judge(
     tolerance: f64,
 ) -> RankVerdict {
     let Some(growth) = numbers.growth else {
+        if numbers.others > 0 && numbers.steps > 3 {
+            return inconclusive(format!(
+                "the script collected {} times itself, so that too few steps in a row show a growth",
+                numbers.others
+            ));
+        }
         return inconclusive(format!(
             "{} steps were made, which are too few after the warm-up to tell a growth",
             numbers.steps
@@ -85,10 +91,15 @@ fn compared(
             ),
         };
     }
-    if numbers.others > 0 && mode == WatchMode::Compare && !stays {
+    if numbers.others > 0 && mode == WatchMode::Compare && !stays && !numbers.collects_itself {
         return inconclusive(format!(
             "memory grows by {grows} per step and a collect frees {frees} of it, but the script collected {} times itself",
             numbers.others
+        ));
+    }
+    if let Some((false, reason)) = control {
+        return inconclusive(format!(
+            "memory grows by {grows} per step, but a planted cycle was not detected either: {reason}"
         ));
     }
     if (growth - growth_collected).abs() <= (APART * growth).max(tolerance) {
@@ -125,6 +136,12 @@ fn flat(
             numbers.garbage_looks
         ));
     }
+    if numbers.has_garbage {
+        return inconclusive("memory stays flat, but tensors in another memory were in garbage".to_owned());
+    }
+    if let Some(why) = rare(numbers, tolerance) {
+        return inconclusive(why);
+    }
     if numbers.others > 0 {
         return inconclusive(format!(
             "nothing grows, but the script collected {} times itself, which would hide a leak",
@@ -147,6 +164,26 @@ fn flat(
             "nothing grows, but no cycle was planted to see that it would be detected".to_owned(),
         ),
     }
+}
+
+/// What a typical step does not show: means over all steps count what comes in few of them.
+fn rare(numbers: &RankNumbers, tolerance: f64) -> Option<String> {
+    let exceeds = |mean: Option<f64>| mean.filter(|mean| *mean > tolerance).map(human);
+    let freed = exceeds(numbers.freed_mean)
+        .map(|mean| format!("a typical step adds nothing, but on average collects freed {mean} per step"));
+    let kept = exceeds(numbers.rise_collected).map(|mean| {
+        format!(
+            "a typical step adds nothing, but on average {mean} per step stayed after collects; if that is the script's \
+             beginning, raise --warmup"
+        )
+    });
+    let live = exceeds(numbers.rise_live).map(|mean| {
+        format!(
+            "the judged memory stays flat, but live tensors grew by {mean} per step on average, perhaps in memory that \
+             its counter does not show, such as shared memory"
+        )
+    });
+    freed.or(kept).or(live)
 }
 
 /// torchtitan's collections find what is young; what they leave may be old or no garbage.
@@ -285,6 +322,14 @@ mod tests {
         let collected = RankNumbers { others: 1, ..flat.clone() };
         assert_eq!(compare(&collected, Some(true)), Verdict::Inconclusive);
         assert_eq!(compare(&numbers(0.0, 0.0, 1e6), Some(true)), Verdict::Inconclusive);
+        let freed = RankNumbers { freed_mean: Some(1e4), ..flat.clone() };
+        assert_eq!(compare(&freed, Some(true)), Verdict::Inconclusive);
+        let kept = RankNumbers { rise_collected: Some(1e4), ..flat.clone() };
+        assert_eq!(compare(&kept, Some(true)), Verdict::Inconclusive);
+        let elsewhere = RankNumbers { rise_live: Some(1e4), ..flat.clone() };
+        assert_eq!(compare(&elsewhere, Some(true)), Verdict::Inconclusive);
+        assert_eq!(compare(&RankNumbers { has_garbage: true, ..flat }, Some(true)), Verdict::Inconclusive);
+        assert_eq!(compare(&numbers(1e6, 0.0, 1e6), Some(false)), Verdict::Inconclusive);
     }
 
     #[test]

@@ -72,7 +72,13 @@ impl Summary {
             .iter()
             .filter_map(|process| Some((process.began.as_ref()?.rank, diagnosis(process)?)))
             .collect();
-        let (verdict, reason) = merged(&ranks, processes, &unwatched);
+        let (verdict, reason) = match merged(&ranks, processes, &unwatched) {
+            (Verdict::Fixed, reason) => match unseen(&stepped, exit) {
+                Some(what) => (Verdict::Inconclusive, format!("{what}; of what was seen, {reason}")),
+                None => (Verdict::Fixed, reason),
+            },
+            other => other,
+        };
         let uncollectable = verdict == Verdict::Uncollectable;
         Self {
             verdict,
@@ -87,8 +93,25 @@ impl Summary {
 
     /// The largest growth of any rank, in bytes per step.
     pub fn growth(&self) -> Option<f64> {
-        self.ranks.iter().filter_map(|rank| rank.numbers.growth).max_by(f64::total_cmp)
+        self.ranks.iter().filter_map(|rank| rank.numbers.most_growth()).max_by(f64::total_cmp)
     }
+}
+
+/// What was not seen of a script that did not leak as far as it was seen.
+fn unseen(stepped: &[&Process], exit: ScriptExit) -> Option<String> {
+    let began = || stepped.iter().filter_map(|process| Some((process, process.began.as_ref()?)));
+    if let Some((process, _)) =
+        began().find(|(process, _)| exit == ScriptExit::Exited(0) && !process.is_whole())
+    {
+        let last = process.samples.last().map_or(0, |sample| sample.step);
+        return Some(format!("watching {} ended at step {last}, before the script did", process.name()));
+    }
+    let world = began().map(|(_, began)| began.world_size).max()?;
+    let missing: Vec<String> = (0..world)
+        .filter(|rank| !began().any(|(_, began)| began.rank == *rank && began.worker.is_none()))
+        .map(|rank| rank.to_string())
+        .collect();
+    (!missing.is_empty()).then(|| format!("of {world} ranks no step was seen of: {}", missing.join(", ")))
 }
 
 /// Whether a process only started others: measured by time, a launcher that imports torch makes steps too.

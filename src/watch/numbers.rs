@@ -10,6 +10,9 @@ const MOST_POINTS: usize = 300;
 /// A slope over fewer than two steps, which are three levels, is no trend.
 const LEAST_STEPS: usize = 2;
 
+/// One of fewer stretches is not typical.
+const LEAST_STRETCHES: usize = 3;
+
 /// What one process measured after its warm-up, in bytes.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RankNumbers {
@@ -23,6 +26,13 @@ pub struct RankNumbers {
     pub growth_collected: Option<f64>,
     /// What a typical step adds to those levels: near 0 where one jump makes their slope.
     pub typical_collected: Option<f64>,
+    /// What the levels after full collections rose by, from the first third of the steps to the end, for each step
+    /// between. A mean: it counts what comes in few steps, too, and leaves out what comes once at the beginning.
+    pub rise_collected: Option<f64>,
+    /// As [`RankNumbers::rise_collected`], of the live storages that were met, in whatever memory.
+    pub rise_live: Option<f64>,
+    /// What all collections freed for all steps, a mean.
+    pub freed_mean: Option<f64>,
     /// What collections freed for each step that they followed.
     pub freed_per_step: Option<f64>,
     /// What a collection freed.
@@ -32,6 +42,10 @@ pub struct RankNumbers {
     /// Looks at garbage that found tensors, and their bytes per step, the median.
     pub garbage_looks: usize,
     pub garbage_bytes: Option<f64>,
+    /// Whether any look found tensors in garbage, in whatever memory.
+    pub has_garbage: bool,
+    /// Whether the script itself collects in full in most steps, so that every level is one after a collection.
+    pub collects_itself: bool,
     /// Collections that torchleak did not make after the warm-up.
     pub others: u64,
     /// The first step after the warm-up that ends higher than the stretch began by more than is flat.
@@ -49,7 +63,8 @@ impl RankNumbers {
     pub fn of(process: &Process, warmup: u32, tolerance: f64) -> Self {
         let place = process.place();
         let samples = &process.samples;
-        let stretches = stretches(samples, place, warmup);
+        let collects_itself = collects_itself(samples, warmup);
+        let stretches = stretches(samples, place, warmup, collects_itself);
         let (growth, typical_step) = growth(&stretches);
         let collections = collections(samples, place, warmup);
         let garbage: Vec<(u32, f64)> = process
@@ -58,7 +73,16 @@ impl RankNumbers {
             .filter(|found| found.step > warmup && found.bytes(place) > 0)
             .map(|found| (found.step, found.bytes(place) as f64 / f64::from(found.over_steps.max(1))))
             .collect();
-        let kept = levels_after_collections(samples, place, warmup);
+        let kept = match stretches.first() {
+            Some(levels) if collects_itself => levels.clone(),
+            _ => levels_after_collections(samples, place, warmup),
+        };
+        let live: Stretch = process
+            .garbage
+            .iter()
+            .filter(|look| look.step > warmup)
+            .map(|look| (look.step, look.live as f64))
+            .collect();
         let warm = || samples.iter().filter(|sample| sample.step > warmup);
         Self {
             steps: samples.last().map_or(0, |sample| sample.step),
@@ -66,6 +90,11 @@ impl RankNumbers {
             typical_step,
             growth_collected: theil_sen(&thinned(&kept)),
             typical_collected: typical_collected(&kept),
+            rise_collected: late_rise(&kept),
+            rise_live: late_rise(&live),
+            freed_mean: mean(&collections),
+            has_garbage: process.garbage.iter().any(|look| look.step > warmup && look.host + look.device > 0),
+            collects_itself,
             freed_per_step: median(&mut collections.iter().map(|each| each.per_step()).collect::<Vec<_>>()),
             freed_per_collect: freed_per_collect(process, &collections),
             collections: collections.len(),
@@ -80,6 +109,14 @@ impl RankNumbers {
                 .sum(),
             watch_seconds: samples.iter().map(|sample| sample.watch_seconds).sum(),
         }
+    }
+
+    /// The most that anything says of growth, in bytes per step: robust slopes, and the means that count rare steps.
+    pub fn most_growth(&self) -> Option<f64> {
+        [self.growth, self.rise_collected, self.rise_live, self.freed_mean]
+            .into_iter()
+            .flatten()
+            .max_by(f64::total_cmp)
     }
 
     /// Whether memory grows while nothing is collected.
@@ -105,7 +142,11 @@ impl Freed {
 
 /// Takes the steps apart at full collections, torchleak's and others. What one leaves is the first level of
 /// the next stretch, so that a stretch of one step has a slope too.
-fn stretches(samples: &[Sample], place: Place, warmup: u32) -> Vec<Stretch> {
+fn stretches(samples: &[Sample], place: Place, warmup: u32, collects_itself: bool) -> Vec<Stretch> {
+    if collects_itself {
+        let of = samples.iter().filter(|sample| sample.step > warmup && sample.other_full > 0);
+        return vec![of.filter_map(|sample| Some((sample.step, sample.level(place)?))).collect()];
+    }
     let mut all = Vec::new();
     let mut current = Stretch::new();
     for sample in samples {
@@ -132,7 +173,13 @@ fn stretches(samples: &[Sample], place: Place, warmup: u32) -> Vec<Stretch> {
     all
 }
 
-/// The slope over all stretches, and what a typical step adds.
+fn collects_itself(samples: &[Sample], warmup: u32) -> bool {
+    let warm = || samples.iter().filter(|sample| sample.step > warmup);
+    2 * warm().filter(|sample| sample.other_full > 0).count() > warm().count()
+}
+
+/// The slope over all stretches, and what a typical step adds, or a step of a typical stretch: a leak in each third
+/// step is one too.
 fn growth(stretches: &[Stretch]) -> (Option<f64>, Option<f64>) {
     let steps: usize = stretches.iter().map(|stretch| stretch.len() - 1).sum();
     if steps < LEAST_STEPS {
@@ -142,10 +189,39 @@ fn growth(stretches: &[Stretch]) -> (Option<f64>, Option<f64>) {
     let mut slopes: Vec<f64> = stretches.iter().flat_map(|stretch| slopes(&thinned(stretch))).collect();
     let mut steps: Vec<f64> =
         stretches.iter().flat_map(|stretch| stretch.windows(2).map(|pair| pair[1].1 - pair[0].1)).collect();
-    steps.sort_by(f64::total_cmp);
-    // The lower of the two in the middle, as `measure` has it.
-    let typical = steps.get(steps.len().saturating_sub(1) / 2).copied();
-    (median(&mut slopes), typical)
+    let typical = lower_median(&mut steps);
+    let mut means: Vec<f64> = stretches
+        .iter()
+        .filter(|stretch| stretch.len() > LEAST_STEPS)
+        .filter_map(|of| mean_rise(of))
+        .collect();
+    let typical_mean = if means.len() < LEAST_STRETCHES { None } else { lower_median(&mut means) };
+    (median(&mut slopes), typical.into_iter().chain(typical_mean).max_by(f64::total_cmp))
+}
+
+/// The lower of the two in the middle, as `measure` has it.
+fn lower_median(values: &mut [f64]) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len().saturating_sub(1) / 2).copied()
+}
+
+/// What a step adds from the first to the last level, on average.
+fn mean_rise(levels: &[(u32, f64)]) -> Option<f64> {
+    let (first, last) = (levels.first()?, levels.last()?);
+    (last.0 > first.0).then(|| (last.1 - first.1) / f64::from(last.0 - first.0))
+}
+
+/// The mean rise from the last level of the first third of the steps on, or from the first level if there are few.
+fn late_rise(levels: &[(u32, f64)]) -> Option<f64> {
+    let (first, last) = (levels.first()?.0, levels.last()?.0);
+    let third = first + (last - first) / 3;
+    let from = levels.iter().rposition(|(step, _)| *step <= third)?;
+    mean_rise(&levels[from..])
+}
+
+fn mean(collections: &[Freed]) -> Option<f64> {
+    let steps: u32 = collections.iter().map(|freed| freed.steps).sum();
+    (steps > 0).then(|| collections.iter().map(|freed| freed.bytes).sum::<f64>() / f64::from(steps))
 }
 
 fn thinned(stretch: &[(u32, f64)]) -> Vec<(u32, f64)> {
@@ -265,6 +341,51 @@ mod tests {
         let numbers = RankNumbers::of(&rounds(10_000, 2_500), 1, 4096.0);
         assert_eq!(numbers.growth_collected, Some(7_500.0));
         assert_eq!(numbers.freed_per_step, Some(2_500.0));
+    }
+
+    /// 40 steps with a full collect after each eighth, in which each `every`th adds so many bytes, which a collect frees.
+    fn rare(every: u32, add: u64) -> Process {
+        let (mut level, mut kept) = (1_000_000, 0);
+        let samples = (1..=41).map(|step| {
+            kept += if step % every == 0 { add } else { 0 };
+            level += if step % every == 0 { add } else { 0 };
+            let before = level;
+            let collected = ((step - 1) % 8 == 0).then(|| {
+                level -= std::mem::take(&mut kept);
+                Collection { generation: 2, host: Some(level), device: None, seconds: 0.0 }
+            });
+            Sample { step, host: Some(before), collected, ..Sample::default() }
+        });
+        Process { samples: samples.collect(), ..Process::default() }
+    }
+
+    #[test]
+    fn a_leak_in_each_third_step_grows_and_one_in_few_steps_shows_in_the_mean() {
+        let third = RankNumbers::of(&rare(3, 100_000), 1, 4096.0);
+        assert!(third.grows(4096.0), "{third:?}");
+        let tenth = RankNumbers::of(&rare(10, 100_000), 1, 4096.0);
+        assert_eq!(tenth.freed_mean, Some(10_000.0));
+        assert_eq!(tenth.most_growth(), Some(10_000.0));
+    }
+
+    #[test]
+    fn what_stays_late_shows_in_the_mean_and_a_jump_at_the_beginning_does_not() {
+        let levels = |jump: u32| -> Vec<(u32, f64)> {
+            (1..=10).map(|step| (step, if step >= jump { 90_000.0 } else { 0.0 })).collect()
+        };
+        assert_eq!(late_rise(&levels(9)), Some(90_000.0 / 6.0));
+        assert_eq!(late_rise(&levels(3)), Some(0.0));
+    }
+
+    #[test]
+    fn where_the_script_collects_at_each_step_its_levels_are_those_after_collections() {
+        let mut process = rounds(10_000, 0);
+        for sample in &mut process.samples {
+            (sample.collected, sample.other_full) = (None, 1);
+        }
+        let numbers = RankNumbers::of(&process, 1, 4096.0);
+        assert_eq!((numbers.growth, numbers.growth_collected), (Some(10_000.0), Some(10_000.0)));
+        assert!(numbers.collects_itself);
     }
 
     #[test]

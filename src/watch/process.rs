@@ -71,6 +71,8 @@ pub struct GarbageSample {
     pub objects: u64,
     pub host: u64,
     pub device: u64,
+    /// Storages that the script still uses, in any memory.
+    pub live: u64,
 }
 
 impl Process {
@@ -99,6 +101,7 @@ impl Process {
             objects: garbage.objects,
             host: Place::Host.census_bytes(&garbage.census),
             device: Place::Device.census_bytes(&garbage.census),
+            live: garbage.live.values().map(|storages| storages.bytes).sum(),
         });
         if garbage.retained.is_some() {
             self.retained = Some(garbage.clone());
@@ -106,6 +109,11 @@ impl Process {
         if garbage.cycles.is_some() {
             self.diagnosed = Some(garbage);
         }
+    }
+
+    /// Whether all its steps were seen: it told of its end, and watching had not ended before.
+    pub fn is_whole(&self) -> bool {
+        (self.ended || self.stopped) && !self.notes.iter().any(|note| note.starts_with("watching ended"))
     }
 
     /// Where its memory is judged: on the GPU if it uses one.

@@ -189,4 +189,7 @@ pub struct WatchGarbage {
     pub retained: Option<RetentionReport>,
     /// Wall time of all of this.
     pub seconds: f64,
+    /// Live storages that Python's collector can reach, in whatever memory they are, after the collect.
+    #[serde(default)]
+    pub live: Census,
 }

@@ -50,12 +50,15 @@ def look(*, before: set[int] | None, show_values: bool) -> dict[str, Any]:
     retained = None
     if before is not None and probe.live_storages() - before:
         retained = probe.retained_by(before=before, show_values=show_values)
+    # Unlike the counters it has also what is in shared memory and in mapped files.
+    live = probe.census()
     return {
         "objects": objects,
         "census": census,
         "shared": shared,
         "cycles": cycles,
         "retained": retained,
+        "live": live,
         "seconds": time.perf_counter() - began,
     }
 

@@ -1,7 +1,6 @@
 """Looks at the garbage of a watched process, and plants some to see that it would be found."""
 
 import contextlib
-import gc
 import statistics
 import time
 from collections.abc import Iterator
@@ -10,6 +9,7 @@ from typing import Any
 import torch
 import torchleak_probe as probe
 
+from torchleak_worker.collector import gc
 from torchleak_worker.loop import collect_to_fixpoint
 from torchleak_worker.watch import counters
 

@@ -388,6 +388,158 @@ finally:
     assert_eq!(finished.stdout, "False\n");
 }
 
+/// What scripts of a few lines share.
+const SMALL: &str = "\
+import gc, os, resource, signal, sys, threading, time, torch
+model = torch.nn.Linear(8, 8)
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+def step():
+    model(torch.ones(4, 8)).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+";
+
+const CLOSES_DESCRIPTORS: &str = "\
+step()
+os.closerange(3, 600)
+with open('own.csv', 'w') as file:
+    step()
+print(os.path.getsize('own.csv'))
+step()
+";
+
+const INTERRUPTED_IN_A_COLLECTION: &str = "\
+big = [[index] for index in range(2_000_000)]
+step()
+seen = 0
+signal.signal(signal.SIGALRM, signal.default_int_handler)
+for _ in range(3):
+    signal.setitimer(signal.ITIMER_REAL, 0.02)
+    try:
+        gc.collect()
+        time.sleep(2)
+    except KeyboardInterrupt:
+        seen += 1
+print(seen)
+step()
+step()
+";
+
+const INTERRUPTED_WHILE_MEASURED: &str = "\
+class Preempted(Exception):
+    pass
+def preempt(*_):
+    raise Preempted
+big = [[index] for index in range(300_000)]
+idle = threading.Thread(target=time.sleep, args=(600,), daemon=True)
+idle.start()
+signal.signal(signal.SIGALRM, preempt)
+step()
+signal.setitimer(signal.ITIMER_REAL, 1.0)
+try:
+    while True:
+        step()
+except Preempted:
+    print('preempted')
+step()
+";
+
+const REPLACES_THE_COLLECTOR: &str = "\
+gc.collect = gc.disable = gc.set_debug = lambda *_: 0
+for _ in range(3):
+    box = [torch.ones(1000)]
+    box.append(box)
+    step()
+del box
+";
+
+const TRAINS_IN_A_THREAD: &str = "\
+def train():
+    for _ in range(200):
+        step()
+try:
+    thread = threading.Thread(target=train)
+    thread.start()
+    thread.join()
+    print('main goes on')
+finally:
+    print('over')
+";
+
+const FILLS_THE_DISK: &str = "\
+step()
+resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+for _ in range(20):
+    step()
+print('over')
+";
+
+#[rstest]
+#[case::closes_all_descriptors(CLOSES_DESCRIPTORS, &[], "0\n", r#""step":3"#)]
+#[case::is_interrupted_in_a_collection(INTERRUPTED_IN_A_COLLECTION, &[], "3\n", r#""step":3"#)]
+#[case::is_interrupted_while_measured(INTERRUPTED_WHILE_MEASURED, &["--mode", "debug"], "preempted\n", r#""ended""#)]
+#[case::replaces_the_collector(REPLACES_THE_COLLECTOR, &["--mode", "debug"], "", r#""bytes":4000}},"shared""#)]
+#[case::trains_in_a_thread(TRAINS_IN_A_THREAD, &["--steps", "5"], "over\n", r#""stopped","steps":5}"#)]
+fn a_script_is_watched_to_its_end_and_works_as_without_torchleak_if_it(
+    #[case] script: &str,
+    #[case] options: &[&str],
+    #[case] printed: &str,
+    #[case] event: &str,
+) {
+    let context = with_script(&[SMALL, script].concat());
+    let finished = watch(&context, options, &["train.py"]);
+    assert_eq!((finished.code, finished.stdout.as_str()), (0, printed), "{}", finished.stderr);
+    let events = events(context.path());
+    assert!(events.contains(event), "{events}");
+    assert_eq!(events.matches(r#""event":"ended""#).count(), 1, "{events}");
+    assert!(events.matches(r#""event":"stopped""#).count() <= 1, "{events}");
+}
+
+#[test]
+fn a_file_of_events_that_cannot_be_written_leaves_word_of_that() {
+    let (report, finished, _context) = watched(&[SMALL, FILLS_THE_DISK].concat(), &[], &[]);
+    assert_eq!((finished.code, finished.stdout.as_str()), (0, "over\n"), "{}", finished.stderr);
+    let pid = &report["ranks"][0]["pid"];
+    assert!(run_folder(&report).join(format!("events/failed-{pid}")).is_file(), "{report:#}");
+}
+
+#[test]
+fn what_workers_put_into_shared_memory_is_among_the_live_storages() {
+    let script = "\
+from torch.utils.data import DataLoader
+kept = []
+for batch in DataLoader(torch.ones(6, 1000), batch_size=1, num_workers=1):
+    kept.append(batch)
+    step()
+";
+    let context = with_script(&[SMALL, script].concat());
+    let finished = watch(&context, &["--mode", "debug"], &["train.py"]);
+    assert_eq!(finished.code, 0, "{}", finished.stderr);
+    let live: Vec<i64> = events(context.path())
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap())
+        .filter_map(|event| event["live"]["cpu"]["bytes"].as_i64())
+        .collect();
+    assert_eq!(live.windows(2).map(|pair| pair[1] - pair[0]).collect::<Vec<_>>(), [4000; 5], "{live:?}");
+}
+
+#[test]
+fn a_function_that_ends_steps_is_compiled_into_its_callers_as_without_torchleak() {
+    let script = "\
+net = net_module.Net()
+compiled = torch.compile(net, backend='eager', fullgraph=True)
+print([compiled(torch.ones(2)).sum().item() for _ in range(2)], net(torch.ones(2)).sum().item())
+";
+    let context = with_script(&["import net_module\n", SMALL, script].concat());
+    context.write(
+        "net_module.py",
+        "import torch\nclass Net(torch.nn.Module):\n    def forward(self, x):\n        return x + 1\n",
+    );
+    let finished = watch(&context, &["--step", "call:net_module:Net.forward"], &["train.py"]);
+    assert_eq!((finished.code, finished.stdout.as_str()), (0, "[4.0, 4.0] 4.0\n"), "{}", finished.stderr);
+    assert_eq!(steps(&report(&context)), [1]);
+}
+
 #[test]
 fn bad_usage_runs_nothing() {
     let context = Context::new();

@@ -6,6 +6,7 @@
 //! is loaded into.
 
 mod census;
+mod collections;
 mod graph;
 mod heap;
 mod memory;
@@ -20,6 +21,8 @@ use pyo3::prelude::*;
 mod torchleak_probe {
     #[pymodule_export]
     use crate::census::{census, garbage_census};
+    #[pymodule_export]
+    use crate::collections::OtherCollections;
     #[pymodule_export]
     use crate::graph::{cycles, live_storages, retained_by};
     #[pymodule_export]

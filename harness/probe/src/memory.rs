@@ -6,11 +6,13 @@ use torchleak_protocol::Memory;
 use crate::messages::to_python;
 
 /// Reads the counters: a dict with `in_use`, `rss` and `peak_rss` in bytes (None where the platform
-/// does not tell) and `device`, which the caller fills in.
+/// does not tell) and `device`, which the caller fills in. `in_use` can be left out: glibc walks over
+/// all free chunks for it, which takes long in a process that has millions of them.
 #[pyfunction]
-pub fn memory(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+#[pyo3(signature = (with_in_use = true))]
+pub fn memory(py: Python<'_>, with_in_use: bool) -> PyResult<Bound<'_, PyAny>> {
     // The allocator is read first, before anything here allocates.
-    let in_use = in_use_bytes();
+    let in_use = if with_in_use { in_use_bytes() } else { None };
     let rss = rss_bytes();
     let peak_rss = peak_rss_bytes();
     to_python(py, &Memory { in_use, rss, peak_rss, device: None })
@@ -48,7 +50,7 @@ struct MallInfo2 {
 /// Bytes handed out by glibc: chunks in its arenas (`uordblks`) and chunks mapped one by one
 /// (`hblkhd`). Absent before glibc 2.33, whose older counter wraps at 2 GiB.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
-fn in_use_bytes() -> Option<u64> {
+pub fn in_use_bytes() -> Option<u64> {
     type Mallinfo2 = unsafe extern "C" fn() -> MallInfo2;
     static FUNCTION: std::sync::OnceLock<Option<Mallinfo2>> = std::sync::OnceLock::new();
     let function = FUNCTION.get_or_init(|| {
@@ -71,7 +73,7 @@ fn in_use_bytes() -> Option<u64> {
 }
 
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
-fn in_use_bytes() -> Option<u64> {
+pub fn in_use_bytes() -> Option<u64> {
     None
 }
 

@@ -164,7 +164,7 @@ pub struct AutomaticCollections {
     /// Objects that were found and could not be collected.
     pub uncollectable: u64,
     pub seconds: f64,
-    /// Bytes by which the judged counter fell, for generations above 0: the youngest is collected too
+    /// Bytes by which the judged counter fell, for the oldest generation: the others are collected too
     /// often to ask each time.
     pub freed: Option<i64>,
 }

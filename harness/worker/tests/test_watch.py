@@ -37,7 +37,19 @@ def test_a_periodic_collect_comes_when_torchtitans_does():
 
 @pytest.fixture
 def module(tmp_path, monkeypatch):
-    text = "class Model:\n    def run(self, value):\n        return value\n"
+    text = """
+class Model:
+    def run(self, value):
+        return value
+
+    @staticmethod
+    def double(value):
+        return 2 * value
+
+    @classmethod
+    def make(cls):
+        return cls()
+"""
     (tmp_path / "watched_module.py").write_text(text)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "watched_module", raising=False)
@@ -67,7 +79,7 @@ def test_calls_that_are_steps_are_told_also_if_the_module_came_first(module):
     imported = importlib.import_module(module)
     assert imported.Model().run(5) == 5
     ended, problems = [], []
-    calls.tell(lambda: ended.append(1), problems.append)
+    calls.tell(lambda: ended.append(1), problems.append, lambda: False)
     assert imported.Model().run(6) == 6
     assert (ended, problems) == ([1], [])
 
@@ -79,5 +91,42 @@ def test_a_function_that_is_not_there_is_a_problem_for_whoever_asks_later(module
     calls.wait()
     importlib.import_module(module)
     problems = []
-    calls.tell(lambda: None, problems.append)
+    calls.tell(lambda: None, problems.append, lambda: False)
     assert problems == ["no step can be seen, because watched_module has no Model.walk"]
+
+
+@pytest.mark.parametrize("name", ["double", "make"])
+def test_static_methods_and_class_methods_stay_what_they_are(module, name):
+    import importlib
+
+    ended, problems = [], []
+    calls = Calls(module, f"Model.{name}")
+    calls.wait()
+    calls.tell(lambda: ended.append(1), problems.append, lambda: False)
+    model = importlib.import_module(module).Model
+    assert (model().double(4), model.double(5)) == (8, 10)
+    assert type(model().make()) is type(model.make()) is model
+    assert (len(ended), problems) == (2, [])
+
+
+def test_a_class_is_no_function_and_stays_a_class(module):
+    import importlib
+
+    calls = Calls(module, "Model")
+    problems = []
+    calls.tell(lambda: None, problems.append, lambda: False)
+    calls.wait()
+    imported = importlib.import_module(module)
+    assert isinstance(imported.Model(), imported.Model)
+    assert problems == ["no step can be seen, because Model of watched_module is no function"]
+
+
+def test_calls_that_are_being_compiled_are_no_steps(module):
+    import importlib
+
+    calls = Calls(module, "Model.run")
+    calls.wait()
+    ended = []
+    calls.tell(lambda: ended.append(1), print, lambda: True)
+    assert importlib.import_module(module).Model().run(5) == 5
+    assert ended == []

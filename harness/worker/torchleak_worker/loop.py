@@ -1,6 +1,5 @@
 """The training loop of an arm, and what is measured around each step."""
 
-import gc
 import os
 import sys
 import time
@@ -11,6 +10,7 @@ import torch
 import torchleak_probe as probe
 
 from torchleak_worker import parallel, warm
+from torchleak_worker.collector import gc
 
 # A finalizer can release more on the next pass; one that always makes new garbage must not hang us.
 _MOST_PASSES = 10

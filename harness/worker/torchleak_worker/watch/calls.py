@@ -4,6 +4,7 @@ It needs no torch, because the function's module may be imported before torch is
 """
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -20,15 +21,25 @@ class Calls:
         self._function = function
         self._problem: str | None = None
         self._on_end: Callable[[], None] = _nothing
+        self._is_compiling: Callable[[], bool] = _no
         self._on_problem: Callable[[str], None] = self._keep
 
     def wait(self) -> None:
         """Wraps the function as soon as its module is imported."""
         AfterImport(self._module, self._wrap).install()
 
-    def tell(self, on_end: Callable[[], None], on_problem: Callable[[str], None]) -> None:
-        """Says who is told of the end of each call, and of a function that is not there."""
+    def tell(
+        self,
+        on_end: Callable[[], None],
+        on_problem: Callable[[str], None],
+        is_compiling: Callable[[], bool],
+    ) -> None:
+        """Says who is told of the end of each call, and of a function that is not there.
+
+        Calls of which ``is_compiling`` says that they are being compiled are no steps.
+        """
         self._on_end = on_end
+        self._is_compiling = is_compiling
         self._on_problem = on_problem
         if self._problem is not None:
             on_problem(self._problem)
@@ -40,20 +51,44 @@ class Calls:
         *holders, name = self._function.split(".")
         try:
             holder = functools.reduce(getattr, holders, module)
-            function = getattr(holder, name)
+            # A class gives a static method or a class method only in this way as what it is.
+            get = inspect.getattr_static if inspect.isclass(holder) else getattr
+            stored = get(holder, name)
         except AttributeError:
-            self._on_problem(f"no step can be seen, because {self._module} has no {self._function}")
+            self._refuse(f"{self._module} has no {self._function}")
             return
+        kind = type(stored) if isinstance(stored, staticmethod | classmethod) else None
+        function = stored if kind is None else stored.__func__
+        if not inspect.isroutine(function):
+            self._refuse(f"{self._function} of {self._module} is no function")
+            return
+        wrapper = self._wrapper(function)
+        try:
+            setattr(holder, name, wrapper if kind is None else kind(wrapper))
+        except (AttributeError, TypeError) as error:
+            self._refuse(f"{self._function} of {self._module} cannot be wrapped: {error}")
 
+    def _refuse(self, reason: str) -> None:
+        self._on_problem(f"no step can be seen, because {reason}")
+
+    def _wrapper(self, function: Callable) -> Callable:
         @functools.wraps(function)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
+            # Dynamo takes this for true while it compiles a caller, and then compiles the function alone.
+            if self._is_compiling():
+                return function(*args, **kwargs)
             try:
                 return function(*args, **kwargs)
             finally:
                 self._on_end()
 
-        setattr(holder, name, wrapper)
+        return wrapper
 
 
 def _nothing() -> None:
     """Is called as long as torch is not imported."""
+
+
+def _no() -> bool:
+    """Is the answer as long as torch is not imported."""
+    return False

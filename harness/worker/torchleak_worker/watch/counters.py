@@ -1,6 +1,5 @@
 """Counters of a process that is watched: none of them changes what the script sees."""
 
-import gc
 import os
 import time
 from typing import Any
@@ -8,15 +7,20 @@ from typing import Any
 import torch
 import torchleak_probe as probe
 
+# A reading that takes longer is slow: most take some tens of microseconds.
+_SLOW_SECONDS = 1e-3
+# The part of a script's time that slow readings may take.
+_SHARE = 0.005
+
 
 def cuda_is_used() -> bool:
     """Says whether the script has started CUDA; asking does not start it."""
     return torch.cuda.is_initialized()
 
 
-def read() -> dict[str, Any]:
+def read(*, with_in_use: bool = True) -> dict[str, Any]:
     """Gives the counters of the protocol's ``Memory``. Peaks are not reset: they are the script's."""
-    memory = probe.memory()
+    memory = probe.memory(with_in_use)
     if cuda_is_used():
         memory["device"] = _device()
     return memory
@@ -59,56 +63,38 @@ def device() -> tuple[str, int]:
     return "cpu", os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-class OtherCollections:
-    """Counts collections that torchleak does not make: Python's own and those of the script."""
+def follow(others: probe.OtherCollections) -> None:
+    """Lets what collections free be told by the counter that is judged by, also once the script uses CUDA."""
+    if others.gpu_stats is None and cuda_is_used():
+        others.gpus = torch.cuda.device_count()
+        others.gpu_stats = torch._C._cuda_memoryStats
+
+
+class PacedReading:
+    """Reads the C allocator's counter less often where that takes long, and the other counters always.
+
+    glibc walks over all free chunks to count what is in use, and a process that has freed half of a data
+    set has a million of them.
+    """
 
     def __init__(self) -> None:
-        """Counts nothing yet."""
-        self.paused = False
-        self._found: dict[int, dict[str, Any]] = {}
-        self._began = 0.0
-        self._level: int | None = None
+        """Reads all counters the first time."""
+        self.seconds = 0.0
+        self._due = 0.0
 
-    def start(self) -> None:
-        """Begins to count."""
-        if self._on_collection not in gc.callbacks:
-            gc.callbacks.append(self._on_collection)
+    @property
+    def is_slow(self) -> bool:
+        """Whether the counter was ever left out or will be."""
+        return self._due > 0.0
 
-    def stop(self) -> None:
-        """Ends to count, and forgets."""
-        if self._on_collection in gc.callbacks:
-            gc.callbacks.remove(self._on_collection)
-        self._found.clear()
-
-    def take(self) -> list[dict[str, Any]]:
-        """Gives what was counted since the last call, one item per generation."""
-        found, self._found = self._found, {}
-        return [found[generation] for generation in sorted(found)]
-
-    def _on_collection(self, phase: str, info: dict[str, int]) -> None:
-        if self.paused:
-            return
-        generation = info["generation"]
-        if phase == "start":
-            self._began = time.perf_counter()
-            # The youngest generation is collected hundreds of times a second.
-            self._level = level() if generation > 0 else None
-            return
-        seconds = time.perf_counter() - self._began
-        found = self._found.get(generation)
-        if found is None:
-            found = {
-                "generation": generation,
-                "collections": 0,
-                "objects": 0,
-                "uncollectable": 0,
-                "seconds": 0.0,
-                "freed": None,
-            }
-            self._found[generation] = found
-        found["collections"] += 1
-        found["objects"] += info["collected"]
-        found["uncollectable"] += info["uncollectable"]
-        found["seconds"] += seconds
-        if self._level is not None:
-            found["freed"] = (found["freed"] or 0) + self._level - level()
+    def read(self) -> dict[str, Any]:
+        """Gives the counters as ``read`` does, with None for one that is left out."""
+        with_in_use = time.perf_counter() >= self._due
+        # Processor time, because a busy machine interrupts also what is quick.
+        began = time.thread_time()
+        memory = read(with_in_use=with_in_use)
+        seconds = time.thread_time() - began
+        if with_in_use and seconds > _SLOW_SECONDS:
+            self.seconds = seconds
+            self._due = time.perf_counter() + seconds / _SHARE
+        return memory

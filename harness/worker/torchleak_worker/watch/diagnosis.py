@@ -1,7 +1,6 @@
 """Looks at the garbage of a watched process, and plants some to see that it would be found."""
 
 import contextlib
-import gc
 import statistics
 import time
 from collections.abc import Iterator
@@ -10,6 +9,7 @@ from typing import Any
 import torch
 import torchleak_probe as probe
 
+from torchleak_worker.collector import gc
 from torchleak_worker.loop import collect_to_fixpoint
 from torchleak_worker.watch import counters
 
@@ -50,12 +50,15 @@ def look(*, before: set[int] | None, show_values: bool) -> dict[str, Any]:
     retained = None
     if before is not None and probe.live_storages() - before:
         retained = probe.retained_by(before=before, show_values=show_values)
+    # Unlike the counters it has also what is in shared memory and in mapped files.
+    live = probe.census()
     return {
         "objects": objects,
         "census": census,
         "shared": shared,
         "cycles": cycles,
         "retained": retained,
+        "live": live,
         "seconds": time.perf_counter() - began,
     }
 

@@ -2,6 +2,9 @@
 
 import sys
 
+# Before the script begins, which may put other functions in the place of the collector's.
+from torchleak_worker import collector  # noqa: F401
+
 
 class AfterImport:
     """A finder that lets the others find a module and is told when it has been executed.

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from torchleak_worker import spec as specification
@@ -102,7 +103,7 @@ def _by_call(watcher: Watcher, calls: Calls) -> None:
         if _worker() is None:
             watcher.after_step(calls.label)
 
-    calls.tell(after_call, watcher.note)
+    calls.tell(after_call, watcher.note, torch.compiler.is_compiling)
 
 
 def _by_time(watcher: Watcher, boundary: SimpleNamespace, is_child: bool) -> None:

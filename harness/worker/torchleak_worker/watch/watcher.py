@@ -1,8 +1,8 @@
 """Measures after each step of one process."""
 
 import atexit
+import contextlib
 import ctypes
-import gc
 import os
 import platform
 import sys
@@ -16,14 +16,11 @@ import torch
 import torchleak_probe as probe
 
 from torchleak_worker import failure
+from torchleak_worker.collector import gc
 from torchleak_worker.loop import ALLOCATOR_VARIABLES, collect_to_fixpoint
-from torchleak_worker.watch import counters, diagnosis
+from torchleak_worker.watch import counters, diagnosis, signals
 from torchleak_worker.watch.events import Events
 from torchleak_worker.watch.schedule import Due, Schedule
-
-
-class Stopped(SystemExit):
-    """Ends the script as if it had called ``sys.exit(0)``."""
 
 
 class Watcher:
@@ -33,7 +30,6 @@ class Watcher:
         """Watches as the protocol's ``WatchSpec`` says."""
         self.spec = spec
         self.events = Events(spec.events)
-        self.others = counters.OtherCollections()
         self._failed = False
         self._reset()
         os.register_at_fork(after_in_child=self._after_fork)
@@ -42,11 +38,15 @@ class Watcher:
     def _reset(self) -> None:
         self.step = 0
         self.schedule = Schedule(self.spec)
+        self.others = probe.OtherCollections()
         self.is_main = True
         self._imported = False
         self._busy = False
         self._began = False
+        self._stopped = False
+        self._ended = False
         self._disabled = False
+        self._reading = counters.PacedReading()
         self._before: set[int] | None = None
         self._last_full = 0
         self._left: float | None = None
@@ -54,7 +54,7 @@ class Watcher:
 
     def _after_fork(self) -> None:
         self.events.forget()
-        self.others.stop()
+        self._stop_counting()
         # A DataLoader's worker must collect as it would without us.
         if self._disabled:
             gc.enable()
@@ -92,17 +92,22 @@ class Watcher:
             worker: The number of the DataLoader's worker that this process is.
         """
         entered = time.perf_counter()
-        if self._failed or self._busy:
+        if self._failed or self._stopped or self._busy:
             return
-        self._busy = True
-        try:
-            self._measure(entered, steps_of, worker)
-        except Exception:
-            self._give_up()
-        finally:
-            self._busy = False
-            self._left = time.perf_counter()
-        if self.spec.steps is not None and self.step >= self.spec.steps and not self._failed:
+        with signals.held_back():
+            self._busy = True
+            try:
+                self._measure(entered, steps_of, worker)
+            except Exception as error:
+                if signals.raised(error):
+                    raise
+                self._give_up()
+            finally:
+                self._busy = False
+                self._left = time.perf_counter()
+        # A worker that ended would be a failure to its DataLoader.
+        is_over = self.spec.steps is not None and self.step >= self.spec.steps and worker is None
+        if is_over and not self._failed:
             self._stop()
 
     def _measure(self, entered: float, steps_of: str, worker: int | None) -> None:
@@ -110,10 +115,12 @@ class Watcher:
             self._begin(steps_of, worker)
         self.step += 1
         seconds = None if self._left is None else entered - self._left
-        memory = counters.read()
+        memory = self._read()
+        counters.follow(self.others)
         automatic = self.others.take()
         if self.schedule.disables_collection and gc.isenabled():
             # The script turned it on; it does not get it for longer than a step.
+            self._disabled = True
             gc.disable()
         due = self.schedule.after(self.step)
         self.others.paused = True
@@ -135,6 +142,16 @@ class Watcher:
         if control is not None:
             self.events.send("control", **control)
         self._cost = time.perf_counter() - entered
+
+    def _read(self) -> dict[str, Any]:
+        if self.schedule.disables_collection:
+            return counters.read()
+        was_slow = self._reading.is_slow
+        memory = self._reading.read()
+        if self._reading.is_slow and not was_slow:
+            took = f"{self._reading.seconds * 1e3:.0f} ms"
+            self.note(f"the C allocator counts its bytes in {took}, so it is not asked after every step")
+        return memory
 
     def _collect(self, due: Due) -> tuple[dict | None, dict | None, dict | None]:
         if due.generation is None:
@@ -187,7 +204,9 @@ class Watcher:
             gc_enabled=was_enabled,
         )
         self._began = True
-        self.others.start()
+        self._tell_multiprocessing()
+        counters.follow(self.others)
+        gc.callbacks.append(self.others)
         if self.schedule.disables_collection:
             self._disabled = was_enabled
             gc.disable()
@@ -195,34 +214,51 @@ class Watcher:
     def _give_up(self) -> None:
         """Goes on as if unwatched after a failure of ours, which is told if it can be."""
         self._failed = True
-        self.others.stop()
+        self._stop_counting()
         if self._disabled:
             gc.enable()
         lines = traceback.format_exc().strip().splitlines()
-        try:
+        # A file that cannot be written has already left word of that.
+        with contextlib.suppress(Exception):
             end = " | ".join(lines[-3:])
             self.note(f"watching ended at step {self.step}, because torchleak failed: {end}")
-        except Exception:
-            # Nothing can be told without a file to tell it to; the lack of an end tells enough.
-            self.events.forget()
+
+    def _stop_counting(self) -> None:
+        if self.others in gc.callbacks:
+            gc.callbacks.remove(self.others)
 
     def _stop(self) -> None:
-        """Ends the script after the steps that were asked for, as its own ``sys.exit(0)`` would."""
+        """Ends the script after the steps that were asked for, as its own ``sys.exit(0)`` would.
+
+        What the script does after that, perhaps in a ``finally``, is neither measured nor stopped.
+        """
+        self._stopped = True
         try:
             self.events.send("stopped", steps=self.step)
         except OSError:
             self._failed = True
-        if threading.current_thread() is threading.main_thread():
-            raise Stopped(0)
-        main = threading.main_thread().ident
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(main), ctypes.py_object(Stopped))
+        main = threading.main_thread()
+        if threading.current_thread() is not main:
+            # It takes effect when the main thread runs again; one that waits for this thread soon does.
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(
+                ctypes.c_ulong(main.ident), ctypes.py_object(SystemExit)
+            )
+        raise SystemExit(0)
+
+    def _tell_multiprocessing(self) -> None:
+        """Lets a process of ``multiprocessing`` say that it ends: no function of ``atexit`` runs in it."""
+        process, util = (sys.modules.get(f"multiprocessing.{name}") for name in ("process", "util"))
+        if process is not None and util is not None and process.parent_process() is not None:
+            util.Finalize(None, self._at_exit, exitpriority=-1000)
 
     def _at_exit(self) -> None:
-        if self._failed or not self._began:
+        if self._failed or self._ended or not self._began:
             return
-        # Python leaves here the exception that it has just printed.
-        error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
-        described = failure.describe(error) if isinstance(error, BaseException) else None
+        self._ended = True
+        # Python leaves in the last two the exception that it has just printed; multiprocessing has yet to.
+        error = sys.exc_info()[1] or getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
+        is_failure = isinstance(error, BaseException) and not isinstance(error, SystemExit)
+        described = failure.describe(error) if is_failure else None
         try:
             self.events.send("ended", steps=self.step, failure=described)
         except Exception:

@@ -76,7 +76,7 @@ fn compared(
     if stays && freed >= (1.0 - APART) * growth {
         let tensors = match numbers.garbage_bytes {
             Some(bytes) => format!("{} of it in tensors", human(bytes)),
-            None => "none of it in tensors that are garbage themselves".to_owned(),
+            None => "none of it seen in tensors at the steps that were looked at".to_owned(),
         };
         return RankVerdict {
             verdict: Verdict::Reproduced,

@@ -1,6 +1,6 @@
 //! Reads the files of events while they are written.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -17,6 +17,8 @@ pub struct Tail {
     folder: PathBuf,
     files: BTreeMap<OsString, Followed>,
     unwatched: Vec<Unwatched>,
+    /// The processes that could not write all of their events.
+    cut_off: BTreeSet<u32>,
 }
 
 /// A process that could not be watched.
@@ -37,7 +39,7 @@ struct Followed {
 
 impl Tail {
     pub fn new(folder: PathBuf) -> Self {
-        Self { folder, files: BTreeMap::new(), unwatched: Vec::new() }
+        Self { folder, files: BTreeMap::new(), unwatched: Vec::new(), cut_off: BTreeSet::new() }
     }
 
     /// Reads what was written since the last time.
@@ -46,6 +48,11 @@ impl Tail {
         // nothing was seen.
         for entry in std::fs::read_dir(&self.folder).into_iter().flatten().flatten() {
             let name = entry.file_name();
+            // An empty file is left where the disk holds no more words.
+            if let Some(pid) = name.to_str().and_then(|name| name.strip_prefix("failed-")) {
+                self.cut_off.extend(pid.parse::<u32>());
+                continue;
+            }
             if !self.files.contains_key(&name)
                 && let Ok(file) = File::open(entry.path())
             {
@@ -62,6 +69,11 @@ impl Tail {
     pub fn end(self) -> (Vec<Process>, Vec<Unwatched>) {
         let mut processes: Vec<Process> = self.files.into_values().map(|followed| followed.process).collect();
         processes.retain(|process| process.facts.is_some() || process.began.is_some());
+        for process in &mut processes {
+            if process.facts.as_ref().is_some_and(|facts| self.cut_off.contains(&facts.pid)) {
+                process.notes.push("watching ended early, because events could not be written".to_owned());
+            }
+        }
         processes.sort_by_key(|process| {
             process.began.as_ref().map_or((u32::MAX, None, 0), |began| (began.rank, began.worker, began.pid))
         });

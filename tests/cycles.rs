@@ -80,10 +80,10 @@ fn what_is_retained_and_why_is_as_it_was(
     #[files("cases/*-ac-*.yaml")]
     path: PathBuf,
 ) {
-    let name = path.file_stem().unwrap().to_str().unwrap();
+    let Some(name) = runs_among_all(&path, false) else { return };
     let ran = ran();
-    let range = range(name, &ran.document);
-    let recording = diagnosis_run(ran, name);
+    let range = range(&name, &ran.document);
+    let recording = diagnosis_run(ran, &name);
     let blame = diagnose(&recording, Some(2))
         .map_or_else(|| "no tensor in garbage\n".to_owned(), |diagnosis| blame_text(&diagnosis.report));
     let torch = recording.torch_cycles.expect("torch's own report is missing");

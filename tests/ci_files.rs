@@ -12,20 +12,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use lab::{FLAT, Lab, document, told};
+use lab::{FLAT, LEAKS, Lab, document, told};
 use serde::Deserialize;
 use support::Finished;
 use torchleak::versions::Selection;
-
-const LEAKS: &str = "\
-def setup(ctx):
-    return ctx
-
-def step(ctx):
-    one = [ctx.torch.zeros(65536)]
-    one.append(one)
-    return 1.0
-";
 
 /// The steps of a workflow's job or of a composite action.
 #[derive(Deserialize)]

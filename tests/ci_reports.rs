@@ -9,7 +9,7 @@ mod torch_wheels;
 use std::fs;
 use std::path::PathBuf;
 
-use lab::{FLAT, Lab, cell, document, told};
+use lab::{FLAT, LEAKS, Lab, cell, document, told};
 use proptest::prelude::*;
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -18,16 +18,6 @@ use torch_wheels::REAL;
 use torchleak::case::Verdict;
 use torchleak::report::{MatrixReport, SUMMARY_LIMIT, annotation, annotations, junit, summary};
 use torchleak::versions::{Cell, label};
-
-const LEAKS: &str = "\
-def setup(ctx):
-    return ctx
-
-def step(ctx):
-    one = [ctx.torch.zeros(65536)]
-    one.append(one)
-    return 1.0
-";
 
 /// Its message is markup, a workflow command and characters that XML cannot hold.
 const HOSTILE: &str = "\

@@ -40,14 +40,7 @@ pub fn memory(curves: &[Curve]) -> Result<String, Box<dyn Error>> {
                 .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], style));
             chart.draw_series(points.into_iter().map(|at| Circle::new(at, MARK, colour.filled())))?;
         }
-        chart
-            .configure_series_labels()
-            .position(SeriesLabelPosition::UpperLeft)
-            .margin(8)
-            .background_style(WHITE)
-            .border_style(BLACK.mix(0.2))
-            .label_font(("sans-serif", 14))
-            .draw()?;
+        legend(&mut chart)?;
         area.present()?;
     }
     Ok(svg)
@@ -84,14 +77,7 @@ pub fn freed(points: &[(f64, f64)], predicted: Option<u64>) -> Result<String, Bo
                 .draw_series(DashedLineSeries::new(line, 8, 5, style))?
                 .label("predicted")
                 .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], style));
-            chart
-                .configure_series_labels()
-                .position(SeriesLabelPosition::UpperLeft)
-                .margin(8)
-                .background_style(WHITE)
-                .border_style(BLACK.mix(0.2))
-                .label_font(("sans-serif", 14))
-                .draw()?;
+            legend(&mut chart)?;
         }
         area.present()?;
     }
@@ -154,6 +140,19 @@ impl Frame {
             .draw()?;
         Ok(chart)
     }
+}
+
+/// Draws the names of what the chart has, in its upper left corner.
+fn legend<'a, 'b: 'a>(chart: &mut Chart<'a, 'b>) -> Result<(), Box<dyn Error>> {
+    chart
+        .configure_series_labels()
+        .position(SeriesLabelPosition::UpperLeft)
+        .margin(8)
+        .background_style(WHITE)
+        .border_style(BLACK.mix(0.2))
+        .label_font(("sans-serif", 14))
+        .draw()?;
+    Ok(())
 }
 
 /// A picture in dots. Its letters come with torchleak, so that they are there on a machine without fonts.

@@ -18,6 +18,17 @@ use crate::torch_wheels::{Build, REAL, folder_with_a_cache};
 /// A program that keeps nothing.
 pub const FLAT: &str = "def setup(ctx):\n    return ctx\n\ndef step(ctx):\n    return 1.0\n";
 
+/// A program that keeps one cycle with a tensor of 256 KiB a step.
+pub const LEAKS: &str = "\
+def setup(ctx):
+    return ctx
+
+def step(ctx):
+    one = [ctx.torch.zeros(65536)]
+    one.append(one)
+    return 1.0
+";
+
 /// A folder with a cache, an index and run folders of its own; uv and its downloads are those of the user.
 pub struct Lab {
     folder: tempfile::TempDir,

@@ -48,6 +48,7 @@ fn case(outcome: &CaseOutcome) -> Value {
         "freed_bytes_per_collect": numbers.map(|numbers| numbers.freed.round() as i64),
         "cycles": outcome.diagnosis.as_ref().map_or_else(Vec::new, cycles),
         "retained": outcome.retained,
+        "native": outcome.native,
         "warmup": outcome.warmup,
         "prediction": outcome.prediction,
         "arms": outcome.arms.iter().map(|each| (each.name.clone(), arm(each))).collect::<Map<_, _>>(),

@@ -3,7 +3,7 @@
 use torchleak_protocol::Device;
 
 use super::control::{ControlResults, place};
-use super::{ArmOutcome, Outcome};
+use super::{ArmOutcome, Outcome, native};
 use crate::case::{Prediction, Resolved, Verdict};
 use crate::measure::{Place, Recording};
 use crate::verdict::{Evidence, Judgement, Predicted, judge};
@@ -17,14 +17,15 @@ pub fn conclude(case: &Resolved, arms: &[ArmOutcome], control: &ControlResults, 
     if arms.iter().any(|arm| matches!(arm.ending, None | Some(Ending::Interrupted))) {
         return Outcome::Interrupted;
     }
-    if let Some(reason) = first_failure(arms, log) {
+    // What libtorch alone does says nothing of the case.
+    let arms = || arms.iter().filter(|arm| arm.name != native::ARM);
+    if let Some(reason) = arms().find_map(|arm| failure(arm, log)) {
         return Outcome::Judged(Judgement { verdict: Verdict::Error, reason, numbers: None });
     }
     let (place, predicted) = judged_memory(case.prediction.as_ref(), case.device);
     let empty = Recording::default();
-    let recording = |name| arms.iter().find(|arm| arm.name == name).map_or(&empty, |arm| &arm.recording);
-    let others: Vec<(String, &Recording)> = arms
-        .iter()
+    let recording = |name| arms().find(|arm| arm.name == name).map_or(&empty, |arm| &arm.recording);
+    let others: Vec<(String, &Recording)> = arms()
         .filter(|arm| !matches!(arm.name.as_str(), "uncollected" | "collected" | "garbage"))
         .map(|arm| (arm.name.clone(), &arm.recording))
         .collect();
@@ -42,20 +43,19 @@ pub fn conclude(case: &Resolved, arms: &[ArmOutcome], control: &ControlResults, 
     }))
 }
 
-fn first_failure(arms: &[ArmOutcome], log: &str) -> Option<String> {
-    arms.iter().find_map(|arm| {
-        let ending = arm.ending.as_ref().filter(|ending| **ending != Ending::Done)?;
-        let details = tail(ending.details(), DETAIL_LINES);
-        let separator = if details.is_empty() { " " } else { "\n" };
-        Some(format!("the {} arm {}{separator}{details}(log: {log})", arm.name, ending.reason()))
-    })
+/// Says how an arm failed, if it did.
+pub fn failure(arm: &ArmOutcome, log: &str) -> Option<String> {
+    let ending = arm.ending.as_ref().filter(|ending| **ending != Ending::Done)?;
+    let details = tail(ending.details(), DETAIL_LINES);
+    let separator = if details.is_empty() { " " } else { "\n" };
+    Some(format!("the {} arm {}{separator}{details}(log: {log})", arm.name, ending.reason()))
 }
 
 /// Which memory a case is judged by, and what is predicted there.
 ///
 /// On a GPU that is the device's memory, unless all that the case retains lies on the host, as the
 /// random-number states of a checkpoint do.
-fn judged_memory(prediction: Option<&Prediction>, device: Device) -> (Place, Option<Predicted>) {
+pub fn judged_memory(prediction: Option<&Prediction>, device: Device) -> (Place, Option<Predicted>) {
     let Some(prediction) = prediction else { return (place(device), None) };
     let (place, total) = match device {
         Device::Cpu => (Place::Host, prediction.total_bytes()),

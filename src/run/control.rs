@@ -36,6 +36,7 @@ pub fn spec(arm: u64, policy: Policy, device: Device) -> ArmSpec {
         memory_limit: None,
         artifacts: None,
         show_values: false,
+        executable: None,
     }
 }
 

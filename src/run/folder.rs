@@ -116,6 +116,7 @@ impl RunFolder {
             "ok": outcome.is_ok(),
             "seconds": outcome.seconds,
             "numbers": numbers,
+            "native": outcome.native,
         });
         std::fs::write(self.path.join("verdict.json"), format!("{verdict:#}\n"))
     }

@@ -6,6 +6,7 @@
 mod conclude;
 mod control;
 mod folder;
+mod native;
 mod outcome;
 mod plan;
 mod recorder;
@@ -45,6 +46,8 @@ pub struct RunOptions {
     pub runs: PathBuf,
     /// The folder for the unpacked worker.
     pub worker: PathBuf,
+    /// The program of the native control, or why there is none. None where it was not asked for.
+    pub native: Option<Result<PathBuf, String>>,
 }
 
 /// What keeps a run from starting.

@@ -10,7 +10,7 @@ use super::{Control, Numbers, Predicted, Verdict};
 /// Clean arms of a small case were measured to drift by less than 1.5 KiB per step on Python 3.11 and by
 /// 3 KiB on 3.10 (Python's objects of more than 512 bytes and glibc's own bookkeeping), and the positive
 /// control is four times larger.
-const FLAT_BYTES: f64 = 4096.0;
+pub(super) const FLAT_BYTES: f64 = 4096.0;
 
 /// How far two sources may be apart that should agree: at least nine tenths of a leak must be seen.
 const APART: f64 = 0.1;

@@ -6,6 +6,7 @@ events about the children go out.
 """
 
 import contextlib
+import importlib.util
 import os
 import select
 import signal
@@ -91,7 +92,7 @@ class Host:
             self.import_torch()
             reason = why_fork_is_unsafe()
         if command.start == "spawn" or reason is not None:
-            pid, start = self.spawn(line, events, output), "spawn"
+            pid, start = self.spawn(command.executable, line, events, output), "spawn"
         else:
             pid, start = self.fork(command, events, output), "fork"
         self.children[pid] = command.arm
@@ -150,10 +151,12 @@ class Host:
             # The interpreter's own exit would run the host's handlers a second time.
             exits.exit_now(code)
 
-    def spawn(self, line: str, events: int, output: int) -> int:
-        """Starts a fresh interpreter for the arm."""
+    def spawn(self, executable: str | None, line: str, events: int, output: int) -> int:
+        """Starts a fresh interpreter for the arm, or the native control if ``executable`` is given."""
+        program = [sys.executable, sys.path[0], "arm"] if executable is None else [executable]
         process = subprocess.Popen(
-            [sys.executable, sys.path[0], "arm", str(events)],
+            [*program, str(events)],
+            env=None if executable is None else libtorch_environment(),
             stdin=subprocess.PIPE,
             stdout=output,
             stderr=output,
@@ -206,6 +209,15 @@ class Host:
                     del self.children[pid]
             time.sleep(0.001)
         self.end_orphans()
+
+
+def libtorch_environment() -> dict[str, str]:
+    """Gives the environment in which a program finds the libraries of this interpreter's torch first."""
+    # The location is known without the import, which this process may not need.
+    torch = importlib.util.find_spec("torch")
+    folders = [os.path.join(path, "lib") for path in torch.submodule_search_locations] if torch else []
+    folders += filter(None, [os.environ.get("LD_LIBRARY_PATH")])
+    return {**os.environ, "LD_LIBRARY_PATH": os.pathsep.join(folders)}
 
 
 def ended_child() -> int | None:

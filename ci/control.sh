@@ -7,11 +7,12 @@ cd "$(dirname "$0")/.."
 python=$(cargo run --quiet --locked -- env add --torch 2.13.0)
 libraries=$("$python" -c 'import importlib.util; print(importlib.util.find_spec("torch").submodule_search_locations[0])')/lib
 # torch-sys asks the first `python3` on PATH where torch is, or `python` in an active virtual environment.
-export PATH="$(dirname "$python"):$PATH" LIBTORCH_USE_PYTORCH=1
+PATH=$(dirname "$python"):$PATH
+export PATH LIBTORCH_USE_PYTORCH=1
 unset VIRTUAL_ENV
 
 cargo clippy --package torchleak-control --all-targets --locked -- --deny warnings
 cargo build --package torchleak-control --locked
 LD_LIBRARY_PATH="$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" cargo test --package torchleak-control --locked
 # The build lies beside target/debug/torchleak, where `run --control` finds it.
-TORCHLEAK_TORCH=2.13.0 TORCHLEAK_PYTHON= cargo test --locked --test control
+cargo test --locked --test control

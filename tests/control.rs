@@ -10,6 +10,8 @@ use rstest::rstest;
 use serde_json::Value;
 use support::{Context, Finished, case, skipped};
 
+/// Not that of the variables: there is a native control for this torch alone.
+const TORCH: [&str; 2] = ["--torch", "2.13.0"];
 const PROGRAM: &str = "torchleak-control";
 /// Float32 rounding.
 const ROUNDING: f64 = 1e-5;
@@ -45,7 +47,7 @@ fn libtorch_alone_stays_flat_at_the_floor_and_gives_the_losses_of_python() {
         return;
     }
     let context = Context::new();
-    let (document, code) = context.run_json(&["sac-disable-recompute", "--control"]);
+    let (document, code) = context.run_json(&["sac-disable-recompute", "--control", TORCH[0], TORCH[1]]);
     let case = case(&document, "sac-disable-recompute");
     let native = &case["native"];
     assert_eq!((code, &native["agrees"]), (0, &Value::Bool(true)), "{native:#}");
@@ -76,7 +78,8 @@ fn libtorch_alone_trains_every_feature_of_the_model_alike(#[case] dtype: &str) {
     }
     let context = Context::new();
     context.write("other.yaml", &format!("{OTHER}dtype: {dtype}\n"));
-    let (document, code) = context.run_json(&["./other.yaml", "--control", "--device", "cpu"]);
+    let (document, code) =
+        context.run_json(&["./other.yaml", "--control", "--device", "cpu", TORCH[0], TORCH[1]]);
     let case = case(&document, "other-features");
     assert_eq!((code, &case["native"]["agrees"]), (0, &Value::Bool(true)), "{:#}", case["native"]);
 }
@@ -106,7 +109,7 @@ fn a_control_that_fails_says_so_and_leaves_the_verdict_of_the_case_alone(
     let control = context.write(PROGRAM, &format!("#!/bin/sh\n{script}\n"));
     std::fs::set_permissions(control, std::fs::Permissions::from_mode(0o755)).unwrap();
     let mut command = Command::new(&torchleak);
-    command.args(["run", "sac-disable-recompute", "--control", "--device", "cpu"]);
+    command.args(["run", "sac-disable-recompute", "--control", "--device", "cpu"]).args(TORCH);
     command.current_dir(context.path()).stdin(Stdio::null()).env("NO_COLOR", "1");
     let finished = Finished::of(command.output().unwrap());
     assert_eq!(finished.code, 4, "{}{}", finished.stdout, finished.stderr);

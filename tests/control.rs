@@ -18,8 +18,8 @@ const ROUNDING: f64 = 1e-5;
 
 /// A small case with all that the headline case lacks: a vocabulary, grouped queries, one shared block, AdamW, no
 /// checkpointing.
-const OTHER: &str = "\
-name: other-features
+const EVERY_FEATURE: &str = "\
+name: every-feature
 summary: A case of the tests.
 model: {block: llama3, layers: 2, dim: 64, heads: 4, kv_heads: 2, head_dim: 32, ffn_dim: 96, vocab: 101, share_weights: true}
 input: {batch: 2, seq: 32}
@@ -77,10 +77,10 @@ fn libtorch_alone_trains_every_feature_of_the_model_alike(#[case] dtype: &str) {
         return;
     }
     let context = Context::new();
-    context.write("other.yaml", &format!("{OTHER}dtype: {dtype}\n"));
+    context.write("every-feature.yaml", &format!("{EVERY_FEATURE}dtype: {dtype}\n"));
     let (document, code) =
-        context.run_json(&["./other.yaml", "--control", "--device", "cpu", TORCH[0], TORCH[1]]);
-    let case = case(&document, "other-features");
+        context.run_json(&["./every-feature.yaml", "--control", "--device", "cpu", TORCH[0], TORCH[1]]);
+    let case = case(&document, "every-feature");
     assert_eq!((code, &case["native"]["agrees"]), (0, &Value::Bool(true)), "{:#}", case["native"]);
 }
 

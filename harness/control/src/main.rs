@@ -9,7 +9,6 @@ mod training;
 
 use std::any::Any;
 use std::fs::File;
-use std::os::fd::{FromRawFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
@@ -17,12 +16,13 @@ use rustix::process::{Resource, Rlimit, Signal, set_parent_process_death_signal,
 use torchleak_protocol::{ArmEvent, ArmSpec, Command, Failure, FailureKind};
 
 fn main() -> ExitCode {
-    let Some(fd) = std::env::args().nth(1).and_then(|fd| fd.parse().ok()).filter(|fd| *fd > 2) else {
+    // Opened anew by its name, because nothing vouches that a number on a command line is a descriptor of ours.
+    let pipe =
+        std::env::args().nth(1).and_then(|fd| File::options().write(true).open(format!("/dev/fd/{fd}")).ok());
+    let Some(mut events) = pipe else {
         eprintln!("torchleak-control is started by `torchleak run --control`, with a pipe for its events");
         return ExitCode::from(2);
     };
-    // SAFETY: the host opened the pipe for this process alone, and nothing else here uses the descriptor.
-    let mut events = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
     // tch panics with what libtorch throws.
     let run = catch_unwind(AssertUnwindSafe(|| arm::run(&prepared(), &mut events)));
     let sent = match run {
@@ -52,11 +52,28 @@ fn prepared() -> ArmSpec {
 
 fn failure(panic: &(dyn Any + Send)) -> Failure {
     let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
-    let text = text.unwrap_or("it panicked without a message");
+    // tch quotes what libtorch throws, with the ends of its lines escaped.
+    let text = text.unwrap_or("it panicked without a message").replace("\\n", "\n");
     let out_of_memory = text.contains("out of memory") || text.contains("can't allocate memory");
     Failure {
         kind: if out_of_memory { FailureKind::OutOfMemory } else { FailureKind::Exception },
         message: text.lines().next().unwrap_or_default().to_owned(),
         traceback: text.lines().skip(1).map(str::to_owned).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_libtorch_throws_becomes_a_failure_with_its_kind_and_its_lines() {
+        tch::set_num_threads(1);
+        let thrown = |run: fn()| failure(catch_unwind(run).unwrap_err().as_ref());
+        let shapes = thrown(|| drop(tch::Tensor::from_slice(&[1.0, 2.0]).view([3])));
+        assert_eq!(shapes.kind, FailureKind::Exception);
+        assert!(shapes.message.contains("is invalid for input of size 2"), "{}", shapes.message);
+        let huge = thrown(|| drop(tch::Tensor::zeros([1 << 50], (tch::Kind::Float, tch::Device::Cpu))));
+        assert_eq!(huge.kind, FailureKind::OutOfMemory, "{}", huge.message);
     }
 }

@@ -91,15 +91,19 @@ fn build(
     progress: &dyn Progress,
 ) -> Result<PathBuf, NativeError> {
     let mut cargo = Command::new(which::which("cargo").map_err(NativeError::NoCargo)?);
-    cargo.args(["build", "--release", "--locked", "--package", PROGRAM]).current_dir(sources);
+    // libtorch does the work, so a release build would only take twice as long to make.
+    cargo.args(["build", "--locked", "--package", PROGRAM]).current_dir(sources);
     cargo.arg("--target-dir").arg(target);
     // torch-sys asks the first `python3` on PATH for the headers and libraries of its torch.
     cargo.env("LIBTORCH_USE_PYTORCH", "1").env("PATH", path_before(python)).env_remove("VIRTUAL_ENV");
+    // It would put the program into another folder.
+    cargo.env_remove("CARGO_BUILD_TARGET");
     progress.begin("building the native control, once; the bindings of libtorch take minutes");
     let mut tail = VecDeque::with_capacity(TAIL);
     let exit = process::run(cargo, DEADLINE, &mut |_, line| {
-        if line.trim_start().starts_with("Compiling t") {
-            progress.note(line.trim());
+        let line = line.trim();
+        if ["Compiling torch", "Compiling tch"].iter().any(|news| line.starts_with(news)) {
+            progress.note(line);
         }
         if tail.len() == TAIL {
             tail.pop_front();
@@ -110,7 +114,7 @@ fn build(
     if !exit.success() {
         return Err(NativeError::Build { exit, tail: Vec::from(tail).join("\n") });
     }
-    Ok(target.join("release").join(PROGRAM))
+    Ok(target.join("debug").join(PROGRAM))
 }
 
 /// PATH with the interpreter's folder first.

@@ -126,7 +126,7 @@ mod tests {
             seconds: 0.1,
             tokens: None,
             memory: Memory {
-                in_use: Some((100 << 20) + (growth * i64::from(step)).cast_unsigned()),
+                in_use: Some(((100 << 20) + growth * i64::from(step)).cast_unsigned()),
                 ..Memory::default()
             },
             census: Census::new(),

@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 fn main() {
-    for path in ["harness/probe", "harness/protocol", "harness/worker", "cases", "Cargo.lock"] {
+    for path in
+        ["harness/probe", "harness/memory", "harness/protocol", "harness/worker", "cases", "Cargo.lock"]
+    {
         println!("cargo:rerun-if-changed={path}");
     }
     let root = PathBuf::from(variable("CARGO_MANIFEST_DIR"));

@@ -108,6 +108,11 @@ impl Cache {
         self.root.join("cells")
     }
 
+    /// Where the native control is built.
+    pub fn control(&self) -> PathBuf {
+        self.root.join("control")
+    }
+
     /// What was found in interpreters that torchleak did not make.
     pub fn checked(&self) -> PathBuf {
         self.root.join("checked")

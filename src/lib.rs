@@ -17,6 +17,7 @@ pub mod index;
 pub mod interrupt;
 pub mod machine;
 pub mod measure;
+pub mod native;
 pub mod process;
 pub mod report;
 pub mod run;

@@ -214,6 +214,7 @@ fn made_up() -> Explanation {
             retained: None,
             outcome: Outcome::Judged(judged),
             seconds: 0.0,
+            native: None,
             ranks: Vec::new(),
             folder: None,
         },

@@ -156,6 +156,7 @@ fn options(context: &Context, environment: &Environment) -> RunOptions {
         jobs: 2,
         memory_limit: None,
         show_values: false,
+        native: None,
         runs: context.path().join("runs"),
         worker: context.path().join("worker"),
     }

@@ -293,9 +293,10 @@ fn what_other_commands_found_is_told() {
         json!({"schema": 1, "cells": [cell("2.10.0", case), cell("2.6.0", case), cell("1.0", "other")]});
     let bisect = json!({"schema": 1, "case": case, "reason": "the last good is <b>2.6.0</b>", "last_before": "2.6.0",
                         "first_after": "2.7.0", "tested": [{"candidate": "2.6.0", "verdict": "fixed"}]});
-    let explain = json!({"schema": 1, "case": case, "sentence": "It needs `early_stop`.", "laws": [],
+    let explain = json!({"schema": 1, "case": case, "sentence": "It needs `early_stop`.",
                          "conditions": [{"condition": "early_stop", "value": false, "verdict": "reproduced",
-                                         "retained_bytes_per_step": 10112, "necessary": true}]});
+                                         "retained_bytes_per_step": 10112, "effect": "necessary"}],
+                         "laws": [{"words": "with the layers by 529344 bytes per layer"}]});
     for (name, document) in [("matrix.json", &matrix), ("bisect.json", &bisect), ("explain.json", &explain)] {
         context.write(name, &document.to_string());
     }
@@ -314,6 +315,7 @@ fn what_other_commands_found_is_told() {
     assert_eq!(rows[..4], ["torch", "2.5.1+cpu", "2.6.0", "2.10.0"], "{section}");
     assert_eq!(rows.len(), 5, "and the run itself, but no other case: {section}");
     assert!(issue.contains("| early\\_stop | false | reproduced | 9.88 KiB | necessary |"), "{issue}");
+    assert!(issue.contains("- It scales with the layers by 529344 bytes per layer."), "{issue}");
     assert!(issue.contains("The last before the change is `2.6.0`") && !issue.contains("<b>"), "{issue}");
     let page = text(&files, "report.html");
     assert!(

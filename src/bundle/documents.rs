@@ -129,6 +129,15 @@ pub struct Ablation {
     #[serde(default)]
     pub sentence: String,
     pub conditions: Vec<Condition>,
+    #[serde(default)]
+    pub laws: Vec<Law>,
+}
+
+/// How the leak grows with a quantity.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct Law {
+    #[serde(default)]
+    pub words: String,
 }
 
 /// The case with one condition changed.
@@ -140,7 +149,6 @@ pub struct Condition {
     verdict: Option<String>,
     #[serde(rename = "retained_bytes_per_step")]
     retained: Option<f64>,
-    necessary: Option<bool>,
     #[serde(default)]
     effect: serde_json::Value,
     #[serde(default)]
@@ -166,12 +174,7 @@ impl Condition {
 
     /// What the value does to the leak.
     pub fn effect(&self) -> String {
-        match (self.is_base, self.necessary) {
-            (true, _) => "the case itself".to_owned(),
-            (false, Some(true)) => "necessary".to_owned(),
-            (false, Some(false)) => "not necessary".to_owned(),
-            (false, None) => plain(&self.effect).replace(['-', '_'], " "),
-        }
+        if self.is_base { "the case itself".to_owned() } else { plain(&self.effect).replace(['-', '_'], " ") }
     }
 }
 

@@ -27,6 +27,11 @@ pub fn reason(run: &Kept) -> String {
     first.chain(letters).chain(['.']).collect()
 }
 
+/// What the native control says, as a sentence of its own.
+pub fn native(run: &Kept) -> Option<String> {
+    run.outcome.native.as_ref().map(|native| format!("Native control: {}.", native.reason))
+}
+
 /// What was to be seen in place of what was.
 pub const EXPECTED: &str = "After a step nothing of it stays alive: the bytes in use are the same after every step, with \
      and without a collection, and a collection frees nothing.";

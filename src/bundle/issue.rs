@@ -20,6 +20,7 @@ struct Issue<'a> {
     summary: String,
     references: Vec<String>,
     reason: String,
+    native: Option<String>,
     warning: Option<String>,
     /// The long parts, in the order of [`PARTS`].
     parts: [Part; 8],
@@ -81,6 +82,7 @@ pub fn issue(content: &Content<'_>) -> askama::Result<String> {
         summary: prose(&run.case.spec.summary),
         references: run.case.spec.upstream.iter().map(ToString::to_string).collect(),
         reason: prose(&facts::reason(run)),
+        native: facts::native(run).map(|sentence| prose(&sentence)),
         warning: content.verified.verification.warning(facts::verdict(run)).map(|warning| prose(&warning)),
         parts: texts.map(|text| Part { text, is_attached: false }),
     };
@@ -130,7 +132,9 @@ fn ablation(content: &Content<'_>) -> String {
         vec![one.condition(), one.value(), one.verdict().to_owned(), one.retained(), one.effect()]
     });
     let titles = ["condition", "value", "verdict", "retained per step", "effect"].map(str::to_owned);
-    format!("{}\n\n{}", prose(&ablation.sentence), table(&titles, rows)).trim_start().to_owned()
+    let laws: String =
+        ablation.laws.iter().map(|law| format!("- It scales {}.\n", prose(&law.words))).collect();
+    format!("{}\n\n{}\n{laws}", prose(&ablation.sentence), table(&titles, rows)).trim_start().to_owned()
 }
 
 fn versions(content: &Content<'_>) -> String {

@@ -1,6 +1,7 @@
 //! `torchleak run`.
 
 use std::io::IsTerminal;
+use std::path::PathBuf;
 use std::process::ExitCode as ProcessExitCode;
 
 use clap::{Args, ValueEnum};
@@ -16,6 +17,7 @@ use crate::cache::{Cache, CacheArgs};
 use crate::case::{Partition, Verdict};
 use crate::environment::{Environment, EnvironmentArgs, OnStderr};
 use crate::exit_code::{BisectCode, ExitCode};
+use crate::native;
 use crate::report::{MatrixReport, ProgressWatcher, case_lines, case_text, document};
 use crate::run::{CaseOutcome, Outcome};
 use crate::say::say;
@@ -38,6 +40,10 @@ pub struct RunArgs {
     exit_code: ExitCodeMode,
     #[command(flatten)]
     settings: SettingsArgs,
+    /// Also train each llama3 case by libtorch alone, without Python, on torch 2.13.0: memory that grows only under
+    /// Python is kept by Python
+    #[arg(long)]
+    control: bool,
     /// How many findings to show below each verdict: which cycles keep which tensors
     #[arg(long, value_name = "N", default_value_t = 1)]
     findings: usize,
@@ -97,7 +103,14 @@ fn run_cases(args: &RunArgs, cache: &CacheArgs) -> Result<Vec<CaseOutcome>, CliE
     let cache = Cache::open(cache)?;
     let settings = args.settings.settings(&cache)?;
     let environment = args.overlay.environment(&args.environment, &cache, &OnStderr::new())?;
-    let options = settings.on(&environment)?;
+    let mut options = settings.on(&environment)?;
+    if args.control {
+        // A build of minutes is only worth it for a case that can use it.
+        options.native = Some(match cases.iter().any(|case| case.spec.program.is_none()) {
+            true => native_control(&environment, &cache),
+            false => Err("no case trains the llama3 model".to_owned()),
+        });
+    }
     if options.device == Device::Cuda && options.memory_limit.is_some() {
         say("torchleak: --memory-limit has no effect on CUDA, which maps more address space than it uses");
     }
@@ -128,6 +141,14 @@ fn run_cases(args: &RunArgs, cache: &CacheArgs) -> Result<Vec<CaseOutcome>, CliE
     Ok(outcomes)
 }
 
+/// Gives the program of the native control; without one the cases run all the same, and each says so.
+fn native_control(environment: &Environment, cache: &Cache) -> Result<PathBuf, String> {
+    native::find_or_build(environment, cache, &OnStderr::new()).map_err(|error| {
+        say(&format!("torchleak: the native control is skipped: {error}\n  try: {}", error.hint()));
+        error.to_string()
+    })
+}
+
 /// What every number below it depends on.
 pub fn environment_line(environment: &Environment, device: Device) -> String {
     let facts = &environment.facts;
@@ -140,8 +161,8 @@ pub fn environment_line(environment: &Environment, device: Device) -> String {
     format!("torch {} (commit {commit}), Python {}, {device}\n{overlay}", facts.torch, facts.python)
 }
 
-/// The worst of all cases. A case that cannot run on the device is fine among all, and is no verdict
-/// where it was `named`.
+/// The worst of all cases. A case, or a native control, that cannot run is fine among all, and is no verdict where the
+/// case was `named`.
 fn expect_code(outcomes: &[CaseOutcome], named: bool) -> ExitCode {
     let mut worst = ExitCode::Success;
     for outcome in outcomes {
@@ -152,7 +173,12 @@ fn expect_code(outcomes: &[CaseOutcome], named: bool) -> ExitCode {
             Outcome::Judged(judgement) if judgement.verdict.is_conclusive() => ExitCode::Unexpected,
             _ => ExitCode::NoVerdict,
         };
-        worst = worst.max(code);
+        let native = match outcome.native.as_ref().map(|native| native.agrees) {
+            Some(Some(false)) => ExitCode::Unexpected,
+            Some(None) if named => ExitCode::NoVerdict,
+            _ => ExitCode::Success,
+        };
+        worst = worst.max(code).max(native);
     }
     worst
 }

@@ -37,6 +37,9 @@ pub fn case_text(outcome: &CaseOutcome, findings: usize, colour: bool) -> String
             let _ = writeln!(text, "  why: {sentence}");
         }
     }
+    if let Some(native) = &outcome.native {
+        let _ = writeln!(text, "  native control: {}", indented(&native.reason));
+    }
     for arm in &outcome.arms {
         if let Some(note) = &arm.start_note {
             let _ = writeln!(text, "  the {} arm was spawned instead of forked: {note}", arm.name);
@@ -138,16 +141,16 @@ fn steps_table(outcome: &CaseOutcome) -> Option<String> {
     let recording = |name| outcome.arm(name).map_or(&empty, |arm| &arm.recording);
     let (uncollected, collected) = (recording("uncollected"), recording("collected"));
     let diagnosis = recording("garbage");
+    let native = outcome.arm("native").map(|arm| &arm.recording.steps);
     let steps = uncollected.steps.len().max(collected.steps.len());
     if steps == 0 {
         return None;
     }
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
-    table.set_header(
-        ["", "step", "loss", "uncollected", "collected", "freed", "garbage"]
-            .map(|title| Cell::new(title).add_attribute(Attribute::Dim)),
-    );
+    let titles = ["", "step", "loss", "uncollected", "collected", "freed", "garbage"];
+    let titles = titles.into_iter().chain(native.map(|_| "native"));
+    table.set_header(titles.map(|title| Cell::new(title).add_attribute(Attribute::Dim)));
     for index in 0..steps {
         let (without, with) = (uncollected.steps.get(index), collected.steps.get(index));
         let step = without.or(with)?.step;
@@ -170,7 +173,10 @@ fn steps_table(outcome: &CaseOutcome) -> Option<String> {
             freed.map_or_else(missing, human),
             garbage.unwrap_or_else(missing),
         ];
-        table.add_row(cells.map(|text| {
+        let alone = native.map(|steps| {
+            steps.get(index).and_then(|record| judged(&record.memory)).map_or_else(missing, shown)
+        });
+        table.add_row(cells.into_iter().chain(alone).map(|text| {
             let cell = Cell::new(text);
             if step <= outcome.warmup { cell.fg(Color::DarkGrey) } else { cell }
         }));

@@ -41,6 +41,7 @@ fn case(outcome: &CaseOutcome) -> Value {
         "ok": outcome.is_ok(),
         "cycles": outcome.diagnosis.as_ref().map_or_else(Vec::new, cycles),
         "retained": outcome.retained,
+        "native": outcome.native,
         "warmup": outcome.warmup,
         "prediction": outcome.prediction,
         "arms": arms(outcome, 0),

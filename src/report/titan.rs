@@ -24,6 +24,9 @@ pub fn case_lines(outcome: &CaseOutcome) -> String {
     }
     let verdict = outcome.verdict().map_or_else(|| "no verdict".to_owned(), |verdict| verdict.to_string());
     let _ = writeln!(text, "# {} verdict: {verdict}: {}", outcome.name, outcome.reason());
+    if let Some(native) = &outcome.native {
+        let _ = writeln!(text, "# {} native control: {}", outcome.name, native.reason);
+    }
     text
 }
 

@@ -4,7 +4,7 @@ use torchleak_protocol::Device;
 
 use super::control::{ControlResults, place};
 use super::ranks::{self, RankOutcome};
-use super::{ArmOutcome, Outcome};
+use super::{ArmOutcome, Outcome, native};
 use crate::case::{Prediction, Resolved, Verdict};
 use crate::cycles::{Diagnosis, Retained, diagnose, retained};
 use crate::measure::{Place, Recording};
@@ -21,19 +21,21 @@ pub fn conclude(
     control: &ControlResults,
     log: &str,
 ) -> (Outcome, Vec<Judgement>) {
+    // What libtorch alone does says nothing of the case.
+    let arms: Vec<&ArmOutcome> = arms.iter().filter(|arm| arm.name != native::ARM).collect();
     if arms.iter().any(|arm| matches!(arm.ending, None | Some(Ending::Interrupted))) {
         return (Outcome::Interrupted, Vec::new());
     }
-    if let Some(reason) = first_failure(arms, log) {
+    if let Some(reason) = arms.iter().find_map(|arm| failure(arm, log)) {
         let judgement = Judgement { verdict: Verdict::Error, reason, numbers: None };
         return (Outcome::Judged(judgement), Vec::new());
     }
-    let first = judge_rank(case, arms, 0, control);
+    let first = judge_rank(case, &arms, 0, control);
     if case.ranks == 1 {
         return (Outcome::Judged(first), Vec::new());
     }
     let others: Vec<Judgement> =
-        (1..case.ranks as usize).map(|rank| judge_rank(case, arms, rank, control)).collect();
+        (1..case.ranks as usize).map(|rank| judge_rank(case, &arms, rank, control)).collect();
     let merged = ranks::merged(&first, &others);
     (Outcome::Judged(merged), std::iter::once(first).chain(others).collect())
 }
@@ -72,7 +74,7 @@ pub fn explain(
 }
 
 /// Judges what one rank reported; a case without ranks is rank 0.
-fn judge_rank(case: &Resolved, arms: &[ArmOutcome], rank: usize, control: &ControlResults) -> Judgement {
+fn judge_rank(case: &Resolved, arms: &[&ArmOutcome], rank: usize, control: &ControlResults) -> Judgement {
     let (place, predicted) = judged_memory(case.prediction.as_ref(), case.device);
     let empty = Recording::default();
     let recordings: Vec<(&str, &Recording)> =
@@ -102,14 +104,13 @@ fn judge_rank(case: &Resolved, arms: &[ArmOutcome], rank: usize, control: &Contr
     })
 }
 
-fn first_failure(arms: &[ArmOutcome], log: &str) -> Option<String> {
-    arms.iter().find_map(|arm| {
-        let ending = arm.ending.as_ref().filter(|ending| **ending != Ending::Done)?;
-        let details = tail(ending.details(), DETAIL_LINES);
-        let separator = if details.is_empty() { " " } else { "\n" };
-        let reached = ranks_reached(arm, ending);
-        Some(format!("the {} arm {}{reached}{separator}{details}(log: {log})", arm.name, ending.reason()))
-    })
+/// Says how an arm failed, if it did.
+pub fn failure(arm: &ArmOutcome, log: &str) -> Option<String> {
+    let ending = arm.ending.as_ref().filter(|ending| **ending != Ending::Done)?;
+    let details = tail(ending.details(), DETAIL_LINES);
+    let separator = if details.is_empty() { " " } else { "\n" };
+    let reached = ranks_reached(arm, ending);
+    Some(format!("the {} arm {}{reached}{separator}{details}(log: {log})", arm.name, ending.reason()))
 }
 
 /// How far each of several ranks came that ran out of time together: the one that hangs is behind.
@@ -167,7 +168,7 @@ mod tests {
             start_note: None,
         };
         assert_eq!(
-            first_failure(&[arm], "stdout.log").unwrap(),
+            failure(&arm, "stdout.log").unwrap(),
             "the garbage arm ran past its deadline of 9 s and was killed (raise it with --deadline); rank 0 reported \
              3 steps, rank 1 reported 2 steps (log: stdout.log)"
         );

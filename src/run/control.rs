@@ -37,6 +37,7 @@ pub fn spec(arm: u64, policy: Policy, device: Device) -> ArmSpec {
         memory_limit: None,
         artifacts: None,
         show_values: false,
+        executable: None,
     }
 }
 

@@ -121,6 +121,7 @@ impl RunFolder {
             "seconds": outcome.seconds,
             "numbers": outcome.numbers().map(numbers_json),
             "ranks": ranks,
+            "native": outcome.native,
         });
         std::fs::write(self.path.join("verdict.json"), format!("{verdict:#}\n"))
     }

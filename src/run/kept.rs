@@ -8,12 +8,15 @@ use torchleak_protocol::{ArmEvent, Device};
 
 use super::conclude::{conclude, explain};
 use super::control::{ARMS, ControlArms, ControlResults};
-use super::{ArmOutcome, CaseOutcome, Outcome};
+use super::{ArmOutcome, CaseOutcome, Outcome, native};
 use crate::case::{Case, CaseError, Resolved, Verdict};
 use crate::environment::{Device as Gpu, Facts};
 use crate::measure::Recording;
-use crate::verdict::Judgement;
+use crate::verdict::{Judgement, Native};
 use crate::worker::Ending;
+
+/// What the arms printed.
+const LOG: &str = "stdout.log";
 
 /// A run, as its folder tells of it.
 #[derive(Debug)]
@@ -54,6 +57,9 @@ struct VerdictFile {
     reason: String,
     expected: Option<Verdict>,
     seconds: f64,
+    /// Absent in the folders of an older torchleak.
+    #[serde(default)]
+    native: Option<Native>,
 }
 
 /// Why a run folder cannot be read back.
@@ -105,7 +111,9 @@ impl Kept {
         let device = device(&events).ok_or(KeptError::NothingRan)?;
         let resolved = case.resolved(device);
         let names = resolved.arms.iter().map(ToString::to_string).chain(["garbage".to_owned()]);
-        let arms: Vec<ArmOutcome> = names.map(|name| arm(name, resolved.ranks, &events)).collect();
+        let native = events.iter().any(|event| event.arm == native::ARM).then(|| native::ARM.to_owned());
+        let arms: Vec<ArmOutcome> =
+            names.chain(native).map(|name| arm(name, resolved.ranks, &events)).collect();
         let control = control("control.jsonl", &text)?;
         let outcome = outcome(&resolved, arms, &control, verdict)?;
         let [control, ..] = control.recordings;
@@ -210,7 +218,7 @@ fn outcome(
 ) -> Result<CaseOutcome, KeptError> {
     let kept = file.verdict.ok_or(KeptError::NoVerdict)?;
     let control = control.results(resolved.device).unwrap_or_else(ControlResults::missing);
-    let (concluded, judged) = conclude(resolved, &arms, &control, "stdout.log");
+    let (concluded, judged) = conclude(resolved, &arms, &control, LOG);
     let judgement = match concluded {
         Outcome::Judged(judgement) if judgement.verdict != kept => {
             return Err(KeptError::Contradiction { kept, now: judgement.verdict });
@@ -221,6 +229,7 @@ fn outcome(
         }
     };
     let outcome = Outcome::Judged(judgement);
+    let native = native::conclude(resolved, &arms, LOG).filter(|native| native.agrees.is_some());
     let explained = explain(&arms, resolved.layers(), &outcome, judged);
     Ok(CaseOutcome {
         name: resolved.name.clone(),
@@ -232,6 +241,7 @@ fn outcome(
         diagnosis: explained.diagnosis,
         retained: explained.retained,
         ranks: explained.ranks,
+        native: native.or(file.native),
         arms,
         outcome,
         seconds: file.seconds,

@@ -7,6 +7,7 @@ mod conclude;
 mod control;
 mod folder;
 mod kept;
+mod native;
 mod outcome;
 mod plan;
 mod ranks;
@@ -50,6 +51,8 @@ pub struct RunOptions {
     pub runs: PathBuf,
     /// The folder for the unpacked worker.
     pub worker: PathBuf,
+    /// The program of the native control, or why there is none. None where it was not asked for.
+    pub native: Option<Result<PathBuf, String>>,
 }
 
 /// What keeps a run from starting.

@@ -8,7 +8,7 @@ use super::ranks::RankOutcome;
 use crate::case::{Prediction, Verdict};
 use crate::cycles::{Diagnosis, Retained};
 use crate::measure::Recording;
-use crate::verdict::{Judgement, Numbers};
+use crate::verdict::{Judgement, Native, Numbers};
 use crate::worker::Ending;
 
 /// One arm that was run, or was to be run.
@@ -40,6 +40,8 @@ pub struct CaseOutcome {
     pub diagnosis: Option<Diagnosis>,
     /// What holds tensors that no collect freed, where the verdict says that there are such.
     pub retained: Option<Retained>,
+    /// What the native control said, where it was asked for.
+    pub native: Option<Native>,
     pub outcome: Outcome,
     /// Seconds since the case before it was decided, or since the run began: those of the cases that ran together add up
     /// to their time, in which the first one pays the import of torch.

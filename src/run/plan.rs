@@ -6,7 +6,7 @@ use torchleak_protocol::{ArmSpec, Device, Policy};
 
 use super::folder::RunFolder;
 use super::outcome::Outcome;
-use super::{RunError, RunOptions, control};
+use super::{RunError, RunOptions, control, native};
 use crate::bytes::human;
 use crate::case::{Case, Resolved, Verdict};
 use crate::environment::Environment;
@@ -27,6 +27,8 @@ pub struct PlannedCase {
     pub resolved: Resolved,
     /// The arms, or what the case came to without running.
     pub arms: Result<(RunFolder, Vec<PlannedArm>), Outcome>,
+    /// Why the native control that was asked for does not run.
+    pub no_native: Option<String>,
 }
 
 /// One arm of a case.
@@ -76,13 +78,13 @@ fn plan_case(
 ) -> Result<PlannedCase, RunError> {
     let resolved = case.resolved(options.device);
     if let Some(outcome) = cannot_run(case, &resolved, memory, environment) {
-        return Ok(PlannedCase { resolved, arms: Err(outcome) });
+        return Ok(PlannedCase { resolved, arms: Err(outcome), no_native: None });
     }
     let folder = RunFolder::create(&options.runs, case, environment)?;
     let program = resolved.program(folder.path())?;
     let measured = resolved.arms.iter().map(|arm| (arm.to_string(), arm.policy()));
     let all = measured.chain([("garbage".to_owned(), Policy::Garbage)]);
-    let arms = all
+    let mut arms: Vec<PlannedArm> = all
         .map(|(name, policy)| PlannedArm {
             job: Job {
                 spec: ArmSpec {
@@ -99,6 +101,7 @@ fn plan_case(
                     memory_limit: options.memory_limit.filter(|_| options.device == Device::Cpu),
                     artifacts: std::path::absolute(folder.path()).ok().map(|path| path.display().to_string()),
                     show_values: options.show_values,
+                    executable: None,
                 },
                 slots: (resolved.threads * resolved.ranks) as usize,
                 memory: needs(&resolved).unwrap_or(0),
@@ -108,7 +111,16 @@ fn plan_case(
             name,
         })
         .collect();
-    Ok(PlannedCase { resolved, arms: Ok((folder, arms)) })
+    let mut no_native = None;
+    match native::program(&resolved, options) {
+        Some(Ok(program)) => {
+            let arm = native::arm(&arms[0], next(), program, &folder);
+            arms.push(arm);
+        }
+        Some(Err(reason)) => no_native = Some(reason),
+        None => {}
+    }
+    Ok(PlannedCase { resolved, arms: Ok((folder, arms)), no_native })
 }
 
 /// Bytes that an arm needs in one memory, where the case says so: its ranks share the host's, and have a

@@ -10,6 +10,7 @@ use torchleak_protocol::{ArmEvent, Device, HostEvent, Start};
 use super::conclude::{conclude, explain};
 use super::control::{ARMS, ControlArms, ControlResults};
 use super::folder::{RunFolder, event_line, restart_line};
+use super::native;
 use super::outcome::{ArmOutcome, CaseOutcome, Outcome};
 use super::plan::{Plan, PlannedCase};
 use super::ranks::RankOutcome;
@@ -18,7 +19,7 @@ use crate::case::{Resolved, Verdict};
 use crate::cycles::{Diagnosis, Retained};
 use crate::environment::Environment;
 use crate::measure::Recording;
-use crate::verdict::Judgement;
+use crate::verdict::{Judgement, Native};
 use crate::worker::{Ending, Job, Observer};
 
 /// The observer of a session.
@@ -49,6 +50,7 @@ struct Tracked {
     arms: Vec<ArmOutcome>,
     diagnosis: Option<Diagnosis>,
     retained: Option<Retained>,
+    native: Option<Native>,
     outcome: Option<Outcome>,
     /// Since the case before was decided.
     took: Duration,
@@ -124,7 +126,7 @@ impl<'a> Recorder<'a> {
 
 impl Tracked {
     fn new(planned: PlannedCase, environment: &Environment) -> (Self, Vec<Job>) {
-        let PlannedCase { resolved, arms } = planned;
+        let PlannedCase { resolved, arms, no_native } = planned;
         let expected = expected(&resolved, environment);
         let mut tracked = Self {
             resolved,
@@ -133,6 +135,7 @@ impl Tracked {
             arms: Vec::new(),
             diagnosis: None,
             retained: None,
+            native: no_native.map(|reason| Native::unknown(format!("not run: {reason}"))),
             outcome: None,
             took: Duration::ZERO,
             ranks: Vec::new(),
@@ -194,8 +197,9 @@ impl Tracked {
             None if interrupted => &missing,
             None => return,
         };
-        let log = self.folder_path().unwrap_or_default().join("stdout.log");
-        let (outcome, judged) = conclude(&self.resolved, &self.arms, control, &log.display().to_string());
+        let log = self.folder_path().unwrap_or_default().join("stdout.log").display().to_string();
+        let (outcome, judged) = conclude(&self.resolved, &self.arms, control, &log);
+        self.native = self.native.take().or_else(|| native::conclude(&self.resolved, &self.arms, &log));
         self.explain(&outcome, judged);
         self.outcome = Some(outcome);
         self.took = took;
@@ -231,6 +235,7 @@ impl Tracked {
             arms: self.arms.clone(),
             diagnosis: self.diagnosis.clone(),
             retained: self.retained.clone(),
+            native: self.native.clone(),
             outcome: self.outcome.clone().unwrap_or(Outcome::Interrupted),
             seconds: self.took.as_secs_f64(),
             ranks: self.ranks.clone(),

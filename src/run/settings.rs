@@ -58,6 +58,7 @@ impl Settings {
             show_values: self.show_values,
             runs: self.runs.clone(),
             worker: self.worker.clone(),
+            native: None,
         })
     }
 }

@@ -4,11 +4,13 @@
 
 mod control;
 mod judge;
+mod native;
 mod numbers;
 mod predicted;
 
 pub use crate::case::Verdict;
 pub use control::{CONTROL_BYTES, Control, control_found};
 pub use judge::{Evidence, FLAT_BYTES, Judgement, judge};
+pub use native::{Native, NativeEvidence, compare};
 pub use numbers::Numbers;
 pub use predicted::Predicted;

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use torchleak_memory::in_use;
 use torchleak_protocol::AutomaticCollections;
 
-use crate::memory::in_use_bytes;
 use crate::messages::to_python;
 
 const FULL: u8 = 2;
@@ -82,7 +82,7 @@ impl OtherCollections {
     /// The counter that is judged by, in bytes.
     fn level(&self, py: Python<'_>) -> PyResult<Option<i64>> {
         let Some(stats) = &self.gpu_stats else {
-            return Ok(in_use_bytes().and_then(|bytes| i64::try_from(bytes).ok()));
+            return Ok(in_use().and_then(|bytes| i64::try_from(bytes).ok()));
         };
         let mut total = 0;
         for gpu in 0..self.gpus {

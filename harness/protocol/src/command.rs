@@ -35,6 +35,9 @@ pub struct ArmSpec {
     pub artifacts: Option<String>,
     /// Whether values that the program computed may be shown in a diagnosis.
     pub show_values: bool,
+    /// The program that trains the arm in the place of an interpreter: the native control. It gets the command and the
+    /// event pipe as a spawned interpreter does.
+    pub executable: Option<String>,
 }
 
 impl ArmSpec {

@@ -1,7 +1,7 @@
 //! The messages between the orchestrator and a worker, as serde types.
 //!
-//! Both ends are compiled from this crate: the orchestrator links it, and on the worker's side the
-//! probe is the only writer of messages. They can therefore not drift apart. The wire format is one
+//! Both ends are compiled from this crate: the orchestrator and the native control link it, and in
+//! Python the probe is the only writer of messages. They can therefore not drift apart. The wire format is one
 //! JSON document a line.
 //!
 //! Data flows in two directions. [`Command`] goes to a worker *host*, the process that imports

@@ -6,6 +6,7 @@ events about the children go out.
 """
 
 import contextlib
+import importlib.util
 import os
 import select
 import signal
@@ -94,11 +95,14 @@ class Host:
         if command.start == "fork":
             self.import_torch()
             reason = why_fork_is_unsafe()
-        if command.ranks > 1:
+        if command.executable is not None:
+            environment = libtorch_environment()
+            pid, start = self.spawn([command.executable], line, events, output, environment), "spawn"
+        elif command.ranks > 1:
             # They start anew however the case imports, so that is nothing to explain.
-            pid, start, reason = self.spawn("torchrun", line, events, output), "spawn", None
+            pid, start, reason = self.spawn(interpreter("torchrun"), line, events, output), "spawn", None
         elif command.start == "spawn" or reason is not None:
-            pid, start = self.spawn("arm", line, events, output), "spawn"
+            pid, start = self.spawn(interpreter("arm"), line, events, output), "spawn"
         else:
             pid, start = self.fork(command, events[0], output), "fork"
         self.children[pid] = command.arm
@@ -157,10 +161,13 @@ class Host:
             # The interpreter's own exit would run the host's handlers a second time.
             exits.exit_now(code)
 
-    def spawn(self, role: str, line: str, events: list[int], output: int) -> int:
-        """Starts a fresh interpreter for the arm, in the role of the arm itself or of its launcher."""
+    def spawn(
+        self, program: list[str], line: str, events: list[int], output: int, environment: dict | None = None
+    ) -> int:
+        """Starts a program of its own for the arm: it gets the command on its standard input."""
         process = subprocess.Popen(
-            [sys.executable, sys.path[0], role, *map(str, events)],
+            [*program, *map(str, events)],
+            env=environment,
             stdin=subprocess.PIPE,
             stdout=output,
             stderr=output,
@@ -213,6 +220,20 @@ class Host:
                     del self.children[pid]
             time.sleep(0.001)
         self.end_orphans()
+
+
+def interpreter(role: str) -> list[str]:
+    """Gives the command of a fresh interpreter, in the role of an arm or of the launcher of its ranks."""
+    return [sys.executable, sys.path[0], role]
+
+
+def libtorch_environment() -> dict[str, str]:
+    """Gives the environment in which a program finds the libraries of this interpreter's torch first."""
+    # The location is known without the import, which this process may not need.
+    torch = importlib.util.find_spec("torch")
+    folders = [os.path.join(path, "lib") for path in torch.submodule_search_locations] if torch else []
+    folders += filter(None, [os.environ.get("LD_LIBRARY_PATH")])
+    return {**os.environ, "LD_LIBRARY_PATH": os.pathsep.join(folders)}
 
 
 def ended_child() -> int | None:

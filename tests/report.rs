@@ -255,10 +255,10 @@ fn a_run_of_another_machine_makes_a_bundle_that_says_loudly_what_was_not_run() {
     let run = HEADLINE.copy_from_elsewhere(&context);
     let finished = report(&context, &run, &[]);
     assert_eq!(finished.code, 3, "{}", finished.stderr);
-    assert!(finished.stderr.contains("WARNING: repro.py was not run here"), "{}", finished.stderr);
+    assert!(finished.stderr.contains("WARNING: `repro.py` was not run here"), "{}", finished.stderr);
     let files = unpacked(&context);
     let issue = text(&files, "issue.md");
-    assert!(issue.contains("> [!WARNING]\n> **repro.py was not run here"), "{issue}");
+    assert!(issue.contains("> [!WARNING]\n> **`repro.py` was not run here"), "{issue}");
     assert!(issue.contains("**Not collected on this machine.**") && !files.contains_key("versions.txt"));
     assert!(text(&files, "report.html").contains("class=\"warning\""));
 }
@@ -275,9 +275,9 @@ fn a_script_that_does_not_agree_is_said_loudly() {
     assert_eq!(code, 0, "{document:#}");
     let finished = report(&context, Path::new(document["cases"][0]["run_dir"].as_str().unwrap()), &[]);
     assert_eq!(finished.code, 1, "{}", finished.stderr);
-    assert!(finished.stdout.contains("repro.py says `fixed` (exit code 0), and the run says `reproduced`"));
+    assert!(finished.stdout.contains("`repro.py` says `fixed` (exit code 0), and the run says `reproduced`"));
     let issue = fs::read_to_string(context.path().join("bundle/issue.md")).unwrap();
-    assert!(issue.contains("> [!WARNING]\n> **repro.py says `fixed`"), "{issue}");
+    assert!(issue.contains("> [!WARNING]\n> **`repro.py` says `fixed`"), "{issue}");
 }
 
 #[test]
@@ -295,8 +295,7 @@ fn what_other_commands_found_is_told() {
                         "first_after": "2.7.0", "tested": [{"candidate": "2.6.0", "verdict": "fixed"}]});
     let explain = json!({"schema": 1, "case": case, "sentence": "It needs `early_stop`.",
                          "conditions": [{"condition": "early_stop", "value": false, "verdict": "reproduced",
-                                         "retained_bytes_per_step": 10112, "effect": "necessary"}],
-                         "laws": [{"words": "with the layers by 529344 bytes per layer"}]});
+                                         "retained_bytes_per_step": 10112, "effect": "necessary"}]});
     for (name, document) in [("matrix.json", &matrix), ("bisect.json", &bisect), ("explain.json", &explain)] {
         context.write(name, &document.to_string());
     }
@@ -315,7 +314,6 @@ fn what_other_commands_found_is_told() {
     assert_eq!(rows[..4], ["torch", "2.5.1+cpu", "2.6.0", "2.10.0"], "{section}");
     assert_eq!(rows.len(), 5, "and the run itself, but no other case: {section}");
     assert!(issue.contains("| early\\_stop | false | reproduced | 9.88 KiB | necessary |"), "{issue}");
-    assert!(issue.contains("- It scales with the layers by 529344 bytes per layer."), "{issue}");
     assert!(issue.contains("The last before the change is `2.6.0`") && !issue.contains("<b>"), "{issue}");
     let page = text(&files, "report.html");
     assert!(

@@ -129,15 +129,6 @@ pub struct Ablation {
     #[serde(default)]
     pub sentence: String,
     pub conditions: Vec<Condition>,
-    #[serde(default)]
-    pub laws: Vec<Law>,
-}
-
-/// How the leak grows with a quantity.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-pub struct Law {
-    #[serde(default)]
-    pub words: String,
 }
 
 /// The case with one condition changed.

@@ -132,9 +132,7 @@ fn ablation(content: &Content<'_>) -> String {
         vec![one.condition(), one.value(), one.verdict().to_owned(), one.retained(), one.effect()]
     });
     let titles = ["condition", "value", "verdict", "retained per step", "effect"].map(str::to_owned);
-    let laws: String =
-        ablation.laws.iter().map(|law| format!("- It scales {}.\n", prose(&law.words))).collect();
-    format!("{}\n\n{}\n{laws}", prose(&ablation.sentence), table(&titles, rows)).trim_start().to_owned()
+    format!("{}\n\n{}", prose(&ablation.sentence), table(&titles, rows)).trim_start().to_owned()
 }
 
 fn versions(content: &Content<'_>) -> String {

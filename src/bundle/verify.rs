@@ -38,16 +38,16 @@ impl Verification {
             Self::Agrees { seconds, torch, is_the_runs } => {
                 let other = if *is_the_runs { "" } else { ", which is not the torch of the run," };
                 format!(
-                    "repro.py was run with torch {torch}{other} and says `{verdict}` too ({seconds:.1} s)"
+                    "`repro.py` was run with torch {torch}{other} and says `{verdict}` too ({seconds:.1} s)"
                 )
             }
             Self::Disagrees { word, exit } if word == NO_VERDICT => {
-                format!("repro.py gives no verdict ({exit}), and the run says `{verdict}`")
+                format!("`repro.py` gives no verdict ({exit}), and the run says `{verdict}`")
             }
             Self::Disagrees { word, exit } => {
-                format!("repro.py says `{word}` ({exit}), and the run says `{verdict}`")
+                format!("`repro.py` says `{word}` ({exit}), and the run says `{verdict}`")
             }
-            Self::NotRun { why } => format!("repro.py was not run here: {why}"),
+            Self::NotRun { why } => format!("`repro.py` was not run here: {why}"),
         }
     }
 

@@ -66,7 +66,6 @@ fn law(law: &Law) -> Value {
     let whole = |bytes: f64| bytes.round() as i64;
     json!({
         "quantity": law.quantity,
-        "words": law_words(law),
         "fitted_bytes_per_unit": whole(law.fitted.per_unit),
         "fitted_fixed_bytes": whole(law.fitted.fixed),
         "predicted_bytes_per_unit": law.predicted.map(|line| whole(line.per_unit)),

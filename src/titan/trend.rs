@@ -141,6 +141,8 @@ fn settled(points: &[Point]) -> u32 {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use proptest::strategy::ValueTree;
+    use proptest::test_runner::TestRunner;
 
     use super::*;
 
@@ -205,16 +207,21 @@ mod tests {
         assert!((slope / GIB * 1024.0 - 2.0).abs() < 0.1, "{slope}");
     }
 
-    proptest! {
-        #[test]
-        fn noise_alone_hardly_ever_grows(noise in proptest::collection::vec(-1.0..1.0_f64, 12..60)) {
-            // A test at 1 % errs in 1 of 100; the limits of slope and rises make it rarer, and cannot make it never.
-            let flat = trend(&points(noise.iter().map(|noise| 50.0 + noise)));
-            if let Trend::Grows { slope, .. } = flat {
-                prop_assert!(slope * 10.0 * noise.len() as f64 <= 2.5 * GIB, "{flat:?}");
-            }
-        }
+    #[test]
+    fn noise_alone_grows_less_often_than_the_test_allows() {
+        // Always the same draws: what errs in few of a hundred would fail by chance now and then.
+        let mut runner = TestRunner::deterministic();
+        let noise = proptest::collection::vec(-1.0..1.0_f64, 12..60);
+        let grows = |levels: Vec<f64>| matches!(trend(&points(levels)), Trend::Grows { .. });
+        let wrong = (0..2000).filter(|_| {
+            let drawn = noise.new_tree(&mut runner).unwrap().current();
+            grows(drawn.iter().map(|noise| 50.0 + noise).collect())
+        });
+        let wrong = wrong.count();
+        assert!(wrong <= 20, "{wrong} of 2000 are more than 1 %");
+    }
 
+    proptest! {
         #[test]
         fn growth_above_the_noise_is_found_with_its_slope(
             slope in 0.1..3.0_f64, noise in proptest::collection::vec(-0.05..0.05_f64, 4..60),

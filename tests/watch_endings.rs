@@ -5,12 +5,15 @@ mod support;
 #[path = "support/watched.rs"]
 mod watched;
 
-use std::process::Stdio;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
 
 use rstest::rstest;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use support::{Finished, wait_until};
-use watched::{LOOP, SMALL, events, report, run_folder, steps, watch, watch_command, watched, with_script};
+use watched::{
+    LOOP, SMALL, events, python, report, run_folder, steps, watch, watch_command, watched, with_script,
+};
 
 /// Ends in the middle, in the way that its argument names.
 const ENDS: &str = "\
@@ -53,6 +56,69 @@ fn a_signal_reaches_the_script_and_the_report_follows() {
     assert_eq!(finished.code, 143, "{}", finished.stderr);
     assert!(steps(&report(&context))[0] >= 8);
     assert!(finished.stderr.contains("SIGTERM"), "{}", finished.stderr);
+}
+
+/// Counts until it has waited half a second in vain for another.
+const COUNTS_INTERRUPTS: &str = "\
+count = 0
+def seen(*_):
+    global count
+    count += 1
+signal.signal(signal.SIGINT, seen)
+signal.alarm(60)
+step()
+open('ready', 'w').close()
+known = -1
+while count == 0 or count > known:
+    known = count
+    time.sleep(0.5)
+print(count)
+";
+
+/// Runs a command as the only one of a terminal, and types Ctrl-C when the file `ready` is there.
+const TERMINAL: &str = "\
+import os, pty, sys, time
+pid, terminal = pty.fork()
+if pid == 0:
+    os.execv(sys.argv[1], sys.argv[1:])
+while not os.path.exists('ready'):
+    time.sleep(0.05)
+os.write(terminal, b'\\x03')
+try:
+    while text := os.read(terminal, 4096):
+        os.write(1, text)
+except OSError:
+    pass
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+";
+
+#[rstest]
+#[case::to_torchleak_alone(kill_process)]
+#[case::to_the_whole_group(kill_process_group)]
+fn an_interrupt_reaches_the_script_once(#[case] send: fn(Pid, Signal) -> rustix::io::Result<()>) {
+    let context = with_script(&[SMALL, COUNTS_INTERRUPTS].concat());
+    let mut command = watch_command(&context, &[], &["train.py"]);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    let child = command.spawn().unwrap();
+    wait_until("the script's handler", 120, || context.path().join("ready").exists());
+    send(Pid::from_child(&child), Signal::INT).unwrap();
+    let finished = Finished::of(child.wait_with_output().unwrap());
+    assert_eq!((finished.code, finished.stdout.as_str()), (0, "1\n"), "{}", finished.stderr);
+}
+
+#[test]
+fn ctrl_c_in_a_terminal_reaches_the_script_once() {
+    let context = with_script(&[SMALL, COUNTS_INTERRUPTS].concat());
+    let watch = watch_command(&context, &["--quiet"], &["train.py"]);
+    let mut terminal = Command::new(python());
+    terminal
+        .args(["-c", TERMINAL])
+        .arg(watch.get_program())
+        .args(watch.get_args())
+        .current_dir(context.path());
+    let finished = Finished::of(terminal.output().unwrap());
+    assert_eq!(finished.code, 0, "{}{}", finished.stdout, finished.stderr);
+    assert!(finished.stdout.contains("1\r\n") && !finished.stdout.contains("2\r\n"), "{}", finished.stdout);
 }
 
 #[test]
@@ -134,6 +200,49 @@ finally:
     print('over')
 ";
 
+/// The alarm ends what would wait for ever.
+const WAITS_FOR_WHAT_NEVER_COMES: &str = "\
+signal.alarm(60)
+def train():
+    for _ in range(200):
+        step()
+threading.Thread(target=train).start()
+try:
+    os.read(os.pipe()[0], 1)
+finally:
+    print('over')
+";
+
+const LEAVES_THE_STEPS_TO_A_THREAD: &str = "\
+def train():
+    for _ in range(200):
+        step()
+threading.Thread(target=train).start()
+print('over')
+";
+
+const FORKS: &str = "\
+import multiprocessing
+def tell():
+    print(gc.isenabled(), gc.get_threshold(), flush=True)
+def child():
+    process = multiprocessing.get_context('fork').Process(target=tell)
+    process.start()
+    process.join()
+gc.set_threshold(600, 9, 8)
+step()
+child()
+gc.disable()
+step()
+child()
+tell()
+gc.enable()
+gc.set_threshold(500, 9, 8)
+child()
+step()
+child()
+";
+
 const FILLS_THE_DISK: &str = "\
 step()
 resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
@@ -148,6 +257,14 @@ print('over')
 #[case::is_interrupted_while_measured(INTERRUPTED_WHILE_MEASURED, &["--mode", "debug"], "preempted\n", r#""ended""#)]
 #[case::replaces_the_collector(REPLACES_THE_COLLECTOR, &["--mode", "debug"], "", r#""bytes":4000}},"shared""#)]
 #[case::trains_in_a_thread(TRAINS_IN_A_THREAD, &["--steps", "5"], "over\n", r#""stopped","steps":5}"#)]
+#[case::waits_for_what_never_comes(WAITS_FOR_WHAT_NEVER_COMES, &["--steps", "5"], "over\n", r#""stopped","steps":5}"#)]
+#[case::leaves_the_steps_to_a_thread(LEAVES_THE_STEPS_TO_A_THREAD, &["--steps", "5"], "over\n", r#""stopped","steps":5}"#)]
+#[case::forks(
+    FORKS,
+    &["--mode", "compare"],
+    "True (600, 9, 8)\nFalse (600, 9, 8)\nFalse (0, 9, 8)\nTrue (500, 9, 8)\nTrue (500, 9, 8)\n",
+    r#""step":3"#
+)]
 fn a_script_is_watched_to_its_end_and_works_as_without_torchleak_if_it(
     #[case] script: &str,
     #[case] options: &[&str],
@@ -159,6 +276,7 @@ fn a_script_is_watched_to_its_end_and_works_as_without_torchleak_if_it(
     assert_eq!((finished.code, finished.stdout.as_str()), (0, printed), "{}", finished.stderr);
     let events = events(context.path());
     assert!(events.contains(event), "{events}");
+    assert!(!finished.stderr.contains("Traceback"), "{}", finished.stderr);
     assert_eq!(events.matches(r#""event":"ended""#).count(), 1, "{events}");
     assert!(events.matches(r#""event":"stopped""#).count() <= 1, "{events}");
 }

@@ -267,6 +267,20 @@ fn a_run_of_another_machine_makes_a_bundle_that_says_loudly_what_was_not_run() {
 }
 
 #[test]
+fn a_program_and_its_script_have_the_dimensions_of_the_case() {
+    let context = Context::new();
+    let program = "def setup(ctx):\n    return ctx\n\ndef step(ctx):\n    \
+                   box = [ctx.torch.zeros(ctx.dims['rows'] + ctx.rank, ctx.dims['columns'])]\n    box.append(box)\n";
+    let keys = "dims: {rows: 300, columns: 256}\nretains: {tensors: [{name: box, shape: [rows, columns], per: step}]}\n\
+                expect: [{verdict: reproduced}]";
+    let case = context.program_case("dimensions", program, keys);
+    let (document, code) = context.run_json(&[case.to_str().unwrap()]);
+    assert_eq!(code, 0, "{document:#}");
+    let finished = report(&context, Path::new(document["cases"][0]["run_dir"].as_str().unwrap()), &[]);
+    assert_eq!(finished.code, 0, "{}{}", finished.stdout, finished.stderr);
+}
+
+#[test]
 fn a_script_that_does_not_agree_is_said_loudly() {
     let context = Context::new();
     // It leaks for torchleak and not as a script of its own.

@@ -14,9 +14,10 @@ use watched::{
     LOOP, SMALL, events, python, report, run_folder, steps, watch, watch_command, watched, with_script,
 };
 
-/// One rank of two; the last leaks.
+/// One rank of two; the last leaks. It sleeps because gloo's threads let go of the last gradients a moment after they are
+/// done, and one that does so while Python ends aborts its process.
 const RANKS: &str = "\
-import torch, torch.distributed as dist
+import time, torch, torch.distributed as dist
 dist.init_process_group('gloo')
 rank = dist.get_rank()
 model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(64, 64))
@@ -30,6 +31,7 @@ for index in range(12):
     model(torch.ones(8, 64)).sum().backward()
     optimizer.step()
     optimizer.zero_grad()
+time.sleep(1)
 dist.destroy_process_group()
 ";
 

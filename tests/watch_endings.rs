@@ -65,14 +65,14 @@ def seen(*_):
     global count
     count += 1
 signal.signal(signal.SIGINT, seen)
-signal.alarm(60)
+signal.alarm(300)
 step()
 open('ready', 'w').close()
 known = -1
 while count == 0 or count > known:
     known = count
     time.sleep(0.5)
-print(count)
+print(count, flush=True)
 ";
 
 /// Runs a command as the only one of a terminal, and types Ctrl-C when the file `ready` is there.
@@ -202,7 +202,7 @@ finally:
 
 /// The alarm ends what would wait for ever.
 const WAITS_FOR_WHAT_NEVER_COMES: &str = "\
-signal.alarm(60)
+signal.alarm(300)
 def train():
     for _ in range(200):
         step()

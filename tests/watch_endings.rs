@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 
 use rstest::rstest;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
-use support::{Finished, wait_until};
+use support::{Context, Finished, wait_until};
 use watched::{
     LOOP, SMALL, events, python, report, run_folder, steps, watch, watch_command, watched, with_script,
 };
@@ -75,6 +75,13 @@ while count == 0 or count > known:
 print(count, flush=True)
 ";
 
+/// A shell lets what it starts in the background ignore interrupts, also a `cargo test`.
+const FOREGROUND: &str = "\
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+os.execv(sys.argv[1], sys.argv[1:])
+";
+
 /// Runs a command as the only one of a terminal, and types Ctrl-C when the file `ready` is there.
 const TERMINAL: &str = "\
 import os, pty, sys, time
@@ -92,12 +99,20 @@ except OSError:
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 ";
 
+/// Watches the context's script by way of a Python program.
+fn run_by(program: &str, context: &Context) -> Command {
+    let watch = watch_command(context, &["--quiet"], &["train.py"]);
+    let mut command = Command::new(python());
+    command.args(["-c", program]).arg(watch.get_program()).args(watch.get_args()).current_dir(context.path());
+    command
+}
+
 #[rstest]
 #[case::to_torchleak_alone(kill_process)]
 #[case::to_the_whole_group(kill_process_group)]
 fn an_interrupt_reaches_the_script_once(#[case] send: fn(Pid, Signal) -> rustix::io::Result<()>) {
     let context = with_script(&[SMALL, COUNTS_INTERRUPTS].concat());
-    let mut command = watch_command(&context, &[], &["train.py"]);
+    let mut command = run_by(FOREGROUND, &context);
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     let child = command.spawn().unwrap();
     wait_until("the script's handler", 120, || context.path().join("ready").exists());
@@ -109,14 +124,7 @@ fn an_interrupt_reaches_the_script_once(#[case] send: fn(Pid, Signal) -> rustix:
 #[test]
 fn ctrl_c_in_a_terminal_reaches_the_script_once() {
     let context = with_script(&[SMALL, COUNTS_INTERRUPTS].concat());
-    let watch = watch_command(&context, &["--quiet"], &["train.py"]);
-    let mut terminal = Command::new(python());
-    terminal
-        .args(["-c", TERMINAL])
-        .arg(watch.get_program())
-        .args(watch.get_args())
-        .current_dir(context.path());
-    let finished = Finished::of(terminal.output().unwrap());
+    let finished = Finished::of(run_by(TERMINAL, &context).output().unwrap());
     assert_eq!(finished.code, 0, "{}{}", finished.stdout, finished.stderr);
     assert!(finished.stdout.contains("1\r\n") && !finished.stdout.contains("2\r\n"), "{}", finished.stdout);
 }

@@ -2,8 +2,8 @@
 # {{ line }}
 {%- endfor %}
 {%- match body %}
-{%- when Body::Program with (text) %}
-{{ text }}
+{%- when Body::Program with (own) %}
+{{ own.text }}
 
 # What follows drives the program above.
 {%- if counts_host %}
@@ -162,15 +162,15 @@ def main():
     random.seed({{ seed }})
 {%- endif %}
     gc.disable()
-{%- if body.is_program() %}
-    device = torch.device("{{ device() }}")
-    state = setup(
-        SimpleNamespace(torch=torch, device=device, dtype=torch.{{ dtype }}, steps=warmup + steps, seed={{ seed }})
-    )
+{%- match body %}
+{%- when Body::Program with (own) %}
+    ctx = SimpleNamespace(torch=torch, device=torch.device("{{ device() }}"), dtype=torch.{{ dtype }}, steps=warmup + steps)
+    ctx.seed, ctx.rank, ctx.world_size, ctx.dims = {{ seed }}, 0, 1, {{ own.dims() }}
+    state = setup(ctx)
 {%- else %}
     model = nn.ModuleList({{ modules() }}).to(DEVICE, DTYPE)
     optimizer = torch.optim.{{ optimizer() }}
-{%- endif %}
+{%- endmatch %}
 {%- if once %}
     gc.collect()
 {%- endif %}

@@ -1,5 +1,7 @@
 //! `torchleak report` on runs of real PyTorch: the bundle is whole, its script agrees, nothing private is in it.
 
+#[path = "support/browser.rs"]
+mod browser;
 mod support;
 
 use std::collections::BTreeMap;
@@ -10,6 +12,7 @@ use std::process::{Command, Stdio};
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
+use browser::shown_by;
 use rstest::rstest;
 use serde_json::{Value, json};
 use support::{Context, Finished, skipped};
@@ -264,6 +267,20 @@ fn a_run_of_another_machine_makes_a_bundle_that_says_loudly_what_was_not_run() {
 }
 
 #[test]
+fn a_program_and_its_script_have_the_dimensions_of_the_case() {
+    let context = Context::new();
+    let program = "def setup(ctx):\n    return ctx\n\ndef step(ctx):\n    \
+                   box = [ctx.torch.zeros(ctx.dims['rows'] + ctx.rank, ctx.dims['columns'])]\n    box.append(box)\n";
+    let keys = "dims: {rows: 300, columns: 256}\nretains: {tensors: [{name: box, shape: [rows, columns], per: step}]}\n\
+                expect: [{verdict: reproduced}]";
+    let case = context.program_case("dimensions", program, keys);
+    let (document, code) = context.run_json(&[case.to_str().unwrap()]);
+    assert_eq!(code, 0, "{document:#}");
+    let finished = report(&context, Path::new(document["cases"][0]["run_dir"].as_str().unwrap()), &[]);
+    assert_eq!(finished.code, 0, "{}{}", finished.stdout, finished.stderr);
+}
+
+#[test]
 fn a_script_that_does_not_agree_is_said_loudly() {
     let context = Context::new();
     // It leaks for torchleak and not as a script of its own.
@@ -421,27 +438,6 @@ fn an_interrupted_report_leaves_nothing() {
     assert_eq!(names(context.path()), ["run"]);
 }
 
-/// Appended to a copy of the page: what a browser makes of it, as text.
-const ASK: &str = r#"<script>
-addEventListener("load", () => {
-  const all = (what) => [...document.querySelectorAll(what)];
-  const named = (node) => node.hasAttribute("aria-label") || node.closest("[aria-label], figure");
-  const answers = {
-    width: innerWidth, overflow: document.documentElement.scrollWidth - innerWidth,
-    resources: performance.getEntriesByType("resource").length,
-    background: getComputedStyle(document.body).backgroundColor,
-    letters: getComputedStyle(document.querySelector(".plot text")).fill,
-    dead: all("a[href^='#']").filter((link) => !document.querySelector(link.getAttribute("href"))).length,
-    nameless: all("svg, [tabindex='0']").filter((node) => !named(node)).length,
-    tables: all("table").length, uncaptioned: all("table:not(:has(caption))").length,
-    unscoped: all("th:not([scope])").length, landmarks: all("main, nav, header, footer").length,
-    unreachable: all(".scroll, .drawing, pre").filter((node) => node.tabIndex < 0).length,
-    drawings: all(".drawing svg").length, plots: all(".plot svg").length,
-  };
-  document.body.innerHTML = "<pre>ANSWERS" + JSON.stringify(answers) + "</pre>";
-});
-</script>"#;
-
 #[rstest]
 #[case::wide_light(1280, 1, "rgb(255, 255, 255)")]
 #[case::wide_dark(1280, 0, "rgb(13, 17, 23)")]
@@ -460,24 +456,7 @@ fn a_browser_shows_the_page_without_the_network(
     let run = HEADLINE.copy_from_elsewhere(&context);
     assert_eq!(report(&context, &run, &[]).code, 3);
     let page = fs::read_to_string(context.path().join("bundle/report.html")).unwrap();
-    let asked = context.write("asked.html", &page.replace("</body>", &format!("{ASK}</body>")));
-    let mut command = Command::new(browser);
-    command.args([
-        "--headless",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--no-first-run",
-        "--disable-background-networking",
-    ]);
-    command.arg(format!("--user-data-dir={}", context.path().join("profile").display()));
-    command.args([
-        format!("--window-size={width},900"),
-        format!("--blink-settings=preferredColorScheme={scheme}"),
-    ]);
-    command.arg("--dump-dom").arg(format!("file://{}", asked.display())).stderr(Stdio::null());
-    let shown = String::from_utf8(command.output().unwrap().stdout).unwrap();
-    let answers = shown.split("ANSWERS").last().unwrap().split("</pre>").next().unwrap();
-    let answers: Value = serde_json::from_str(answers).unwrap_or_else(|error| panic!("{error}: {shown}"));
+    let answers = shown_by(&browser, &page, width, scheme);
     assert_eq!(answers["background"], background, "{answers}");
     assert_ne!(answers["letters"], background, "{answers}");
     assert!(answers["overflow"].as_i64().unwrap() <= 0, "it must be scrolled sideways: {answers}");

@@ -2,61 +2,22 @@
 //! told.
 
 mod support;
+#[path = "support/watched.rs"]
+mod watched;
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::sync::OnceLock;
-use std::time::{Duration, Instant};
+use std::process::Command;
 
 use rstest::rstest;
-use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use support::{Context, Finished};
+use watched::{
+    LOOP, SMALL, events, python, report, run_folder, steps, watch, watch_command, watched, with_script,
+};
 
-/// Trains a linear layer; the second argument says what each step keeps.
-const LOOP: &str = "\
-import sys, torch
-steps, leak = int(sys.argv[1]), sys.argv[2]
-model = torch.nn.Linear(64, 64)
-optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-kept = []
-def keep():
-    hidden = torch.empty(256, 256)
-    def recompute_fn():
-        return hidden
-    if leak == 'decorator':
-        recompute_fn.wrapper = lambda: recompute_fn()
-    elif leak == 'list':
-        kept.append(hidden)
-def step(batch):
-    keep()
-    model(batch).square().mean().backward()
-    optimizer.step()
-    optimizer.zero_grad()
-try:
-    for index in range(steps):
-        step(torch.ones(32, 64))
-        if index % 10 == 0:
-            print('step', index)
-finally:
-    print('over', 'torch._dynamo' in sys.modules, sys.argv[1:])
-";
-
-/// Ends in the middle, in the way that its argument names.
-const ENDS: &str = "\
-import os, signal, sys, torch
-parameter = torch.nn.Parameter(torch.zeros(8))
-optimizer = torch.optim.SGD([parameter], lr=0.1)
-for index in range(8):
-    parameter.grad = torch.ones(8)
-    optimizer.step()
-    if index == 5:
-        exec(sys.argv[1])
-";
-
-/// One rank of two; the last leaks.
+/// One rank of two; the last leaks. It sleeps because gloo's threads let go of the last gradients a moment after they are
+/// done, and one that does so while Python ends aborts its process.
 const RANKS: &str = "\
-import torch, torch.distributed as dist
+import time, torch, torch.distributed as dist
 dist.init_process_group('gloo')
 rank = dist.get_rank()
 model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(64, 64))
@@ -70,56 +31,9 @@ for index in range(12):
     model(torch.ones(8, 64)).sum().backward()
     optimizer.step()
     optimizer.zero_grad()
+time.sleep(1)
 dist.destroy_process_group()
 ";
-
-/// The interpreter of the environment that the tests use.
-fn python() -> &'static str {
-    static PYTHON: OnceLock<String> = OnceLock::new();
-    PYTHON.get_or_init(|| {
-        let added = Context::new().run(["env", "add"]);
-        assert_eq!(added.code, 0, "{}", added.stderr);
-        added.stdout.trim().to_owned()
-    })
-}
-
-/// A folder with a script in it.
-fn with_script(text: &str) -> Context {
-    let context = Context::new();
-    context.write("train.py", text);
-    context
-}
-
-fn watch(context: &Context, options: &[&str], command: &[&str]) -> Finished {
-    Finished::of(watch_command(context, options, command).output().unwrap())
-}
-
-fn watch_command(context: &Context, options: &[&str], command: &[&str]) -> Command {
-    let mut watch = context.command();
-    watch.arg("watch").args(options).args(["--output", "report.json", "--format", "json", "--"]);
-    watch.arg(python()).args(command).env("OMP_NUM_THREADS", "1").env_remove("PYTHONPATH");
-    watch
-}
-
-fn report(context: &Context) -> Value {
-    serde_json::from_str(&std::fs::read_to_string(context.path().join("report.json")).unwrap()).unwrap()
-}
-
-/// The report of a script that makes so many steps, as one rank.
-fn watched(text: &str, options: &[&str], arguments: &[&str]) -> (Value, Finished, Context) {
-    let context = with_script(text);
-    let finished = watch(&context, options, &[&["train.py"], arguments].concat());
-    let report = report(&context);
-    (report, finished, context)
-}
-
-fn run_folder(report: &Value) -> PathBuf {
-    PathBuf::from(report["run_dir"].as_str().unwrap())
-}
-
-fn steps(report: &Value) -> Vec<u64> {
-    report["ranks"].as_array().unwrap().iter().map(|rank| rank["steps"].as_u64().unwrap()).collect()
-}
 
 #[test]
 fn a_closure_that_holds_itself_is_found_with_its_file_and_line() {
@@ -189,60 +103,6 @@ fn what_a_script_prints_is_the_same_to_the_byte() {
     assert!(finished.stderr.contains("step: 12  memory: "), "{}", finished.stderr);
     let quiet = watch(&context, &["--quiet"], &["train.py", "12", "a b"]);
     assert!(!quiet.stderr.contains("step: "), "{}", quiet.stderr);
-}
-
-#[rstest]
-#[case::exit("sys.exit(7)", 7)]
-#[case::exit_without_cleaning_up("os._exit(3)", 3)]
-#[case::out_of_memory_killer("os.kill(os.getpid(), signal.SIGKILL)", 137)]
-#[case::crash("os.kill(os.getpid(), signal.SIGSEGV)", 139)]
-#[case::traceback("raise ValueError('boom')", 1)]
-fn whatever_ends_a_script_its_code_is_passed_on_and_its_steps_are_kept(#[case] how: &str, #[case] code: i32) {
-    let (report, finished, _context) = watched(ENDS, &[], &[how]);
-    assert_eq!(finished.code, code, "{}", finished.stderr);
-    assert_eq!(report["exit_code"], code);
-    assert_eq!(steps(&report), [6]);
-    if how.contains("boom") {
-        assert!(finished.stderr.contains("Traceback") && finished.stderr.contains("ValueError: boom"));
-        assert!(report["remarks"].to_string().contains("rank 0 was ended by ValueError: boom"), "{report:#}");
-    }
-}
-
-#[test]
-fn a_signal_reaches_the_script_and_the_report_follows() {
-    let slow = ENDS.replace("range(8)", "range(1000)").replace("if index == 5:", "if index > 5:");
-    let context = with_script(&slow);
-    let mut command = watch_command(&context, &[], &["train.py", "import time; time.sleep(0.05)"]);
-    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let limit = Instant::now() + Duration::from_secs(120);
-    while !events(context.path()).contains(r#""step":8"#) {
-        assert!(Instant::now() < limit, "no eighth step within 120 s");
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
-    let finished = Finished::of(child.wait_with_output().unwrap());
-    assert_eq!(finished.code, 143, "{}", finished.stderr);
-    assert!(steps(&report(&context))[0] >= 8);
-    assert!(finished.stderr.contains("SIGTERM"), "{}", finished.stderr);
-}
-
-fn events(folder: &Path) -> String {
-    let runs = std::fs::read_dir(folder.join("runs")).into_iter().flatten().flatten();
-    let files =
-        runs.flat_map(|run| std::fs::read_dir(run.path().join("events")).into_iter().flatten().flatten());
-    files.filter_map(|file| std::fs::read_to_string(file.path()).ok()).collect()
-}
-
-#[test]
-fn a_script_is_stopped_gracefully_after_the_steps_that_were_asked_for() {
-    let (report, finished, _context) = watched(LOOP, &["--steps", "4"], &["1000", "-"]);
-    assert_eq!((finished.code, steps(&report)), (0, vec![4]), "{}", finished.stderr);
-    // `finally` has run, and nothing after it was an error.
-    assert!(
-        finished.stdout.contains("over") && !finished.stderr.contains("Traceback"),
-        "{}",
-        finished.stderr
-    );
 }
 
 #[test]
@@ -386,121 +246,6 @@ finally:
     assert_eq!((finished.code, steps(&report)), (0, vec![5]), "{}", finished.stderr);
     // Nothing of ours imports Dynamo; an optimizer of the script would.
     assert_eq!(finished.stdout, "False\n");
-}
-
-/// What scripts of a few lines share.
-const SMALL: &str = "\
-import gc, os, resource, signal, sys, threading, time, torch
-model = torch.nn.Linear(8, 8)
-optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-def step():
-    model(torch.ones(4, 8)).sum().backward()
-    optimizer.step()
-    optimizer.zero_grad()
-";
-
-const CLOSES_DESCRIPTORS: &str = "\
-step()
-os.closerange(3, 600)
-with open('own.csv', 'w') as file:
-    step()
-print(os.path.getsize('own.csv'))
-step()
-";
-
-const INTERRUPTED_IN_A_COLLECTION: &str = "\
-big = [[index] for index in range(2_000_000)]
-step()
-seen = 0
-signal.signal(signal.SIGALRM, signal.default_int_handler)
-for _ in range(3):
-    signal.setitimer(signal.ITIMER_REAL, 0.02)
-    try:
-        gc.collect()
-        time.sleep(2)
-    except KeyboardInterrupt:
-        seen += 1
-print(seen)
-step()
-step()
-";
-
-const INTERRUPTED_WHILE_MEASURED: &str = "\
-class Preempted(Exception):
-    pass
-def preempt(*_):
-    raise Preempted
-big = [[index] for index in range(300_000)]
-idle = threading.Thread(target=time.sleep, args=(600,), daemon=True)
-idle.start()
-signal.signal(signal.SIGALRM, preempt)
-step()
-signal.setitimer(signal.ITIMER_REAL, 1.0)
-try:
-    while True:
-        step()
-except Preempted:
-    print('preempted')
-step()
-";
-
-const REPLACES_THE_COLLECTOR: &str = "\
-gc.collect = gc.disable = gc.set_debug = lambda *_: 0
-for _ in range(3):
-    box = [torch.ones(1000)]
-    box.append(box)
-    step()
-del box
-";
-
-const TRAINS_IN_A_THREAD: &str = "\
-def train():
-    for _ in range(200):
-        step()
-try:
-    thread = threading.Thread(target=train)
-    thread.start()
-    thread.join()
-    print('main goes on')
-finally:
-    print('over')
-";
-
-const FILLS_THE_DISK: &str = "\
-step()
-resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
-for _ in range(20):
-    step()
-print('over')
-";
-
-#[rstest]
-#[case::closes_all_descriptors(CLOSES_DESCRIPTORS, &[], "0\n", r#""step":3"#)]
-#[case::is_interrupted_in_a_collection(INTERRUPTED_IN_A_COLLECTION, &[], "3\n", r#""step":3"#)]
-#[case::is_interrupted_while_measured(INTERRUPTED_WHILE_MEASURED, &["--mode", "debug"], "preempted\n", r#""ended""#)]
-#[case::replaces_the_collector(REPLACES_THE_COLLECTOR, &["--mode", "debug"], "", r#""bytes":4000}},"shared""#)]
-#[case::trains_in_a_thread(TRAINS_IN_A_THREAD, &["--steps", "5"], "over\n", r#""stopped","steps":5}"#)]
-fn a_script_is_watched_to_its_end_and_works_as_without_torchleak_if_it(
-    #[case] script: &str,
-    #[case] options: &[&str],
-    #[case] printed: &str,
-    #[case] event: &str,
-) {
-    let context = with_script(&[SMALL, script].concat());
-    let finished = watch(&context, options, &["train.py"]);
-    assert_eq!((finished.code, finished.stdout.as_str()), (0, printed), "{}", finished.stderr);
-    let events = events(context.path());
-    assert!(events.contains(event), "{events}");
-    assert_eq!(events.matches(r#""event":"ended""#).count(), 1, "{events}");
-    assert!(events.matches(r#""event":"stopped""#).count() <= 1, "{events}");
-}
-
-#[test]
-fn a_file_of_events_that_cannot_be_written_leaves_word_of_that() {
-    let (report, finished, _context) = watched(&[SMALL, FILLS_THE_DISK].concat(), &[], &[]);
-    assert_eq!((finished.code, finished.stdout.as_str()), (0, "over\n"), "{}", finished.stderr);
-    let pid = &report["ranks"][0]["pid"];
-    assert!(run_folder(&report).join(format!("events/failed-{pid}")).is_file(), "{report:#}");
 }
 
 #[test]

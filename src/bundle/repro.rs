@@ -1,5 +1,7 @@
 //! `repro.py`: one file that shows what a case shows, with torch alone.
 
+use std::collections::BTreeMap;
+
 use askama::Template;
 use torchleak_protocol::{
     Activation, Block, CheckpointMode, Device, DisableApi, DisableSite, Dtype, Optimizer, Start,
@@ -20,7 +22,9 @@ const WIDTH: usize = 108;
 pub fn script(case: &Case, resolved: &Resolved, seen: Verdict) -> askama::Result<String> {
     let (body, dtype, optimizer) = match &resolved.body {
         CaseBody::Llama3(block) => (Body::Llama3(Llama(block)), block.dtype, block.optimizer),
-        CaseBody::File { text, dtype, .. } => (Body::Program(text.trim()), *dtype, Optimizer::Sgd),
+        CaseBody::File { text, dtype, dims, .. } => {
+            (Body::Program(Own { text: text.trim(), dims }), *dtype, Optimizer::Sgd)
+        }
     };
     let (place, predicted) = judged_memory(resolved.prediction.as_ref(), resolved.device);
     let repro = Repro {
@@ -118,7 +122,21 @@ struct Repro<'a> {
 
 enum Body<'a> {
     Llama3(Llama<'a>),
-    Program(&'a str),
+    Program(Own<'a>),
+}
+
+/// A case's own program.
+struct Own<'a> {
+    text: &'a str,
+    dims: &'a BTreeMap<String, u64>,
+}
+
+impl Own<'_> {
+    /// As Python writes it.
+    fn dims(&self) -> String {
+        let dims: Vec<String> = self.dims.iter().map(|(name, size)| format!("\"{name}\": {size}")).collect();
+        format!("{{{}}}", dims.join(", "))
+    }
 }
 
 struct Predicted {

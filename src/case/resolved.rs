@@ -1,5 +1,6 @@
 //! A case on one device, with nothing left to default.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use pep440_rs::Version;
@@ -51,6 +52,7 @@ pub enum Body {
         path: Option<PathBuf>,
         text: String,
         dtype: Dtype,
+        dims: BTreeMap<String, u64>,
     },
 }
 
@@ -85,7 +87,7 @@ impl Resolved {
                     Origin::Shipped | Origin::Memory => None,
                 };
                 let text = case.program_source.clone().unwrap_or_default();
-                Body::File { name, path, text, dtype: sections.dtype }
+                Body::File { name, path, text, dtype: sections.dtype, dims: spec.dims.clone() }
             }
         };
         Self {
@@ -115,12 +117,12 @@ impl Resolved {
     pub fn program(&self, scratch: &Path) -> Result<Program, CaseError> {
         match &self.body {
             Body::Llama3(block) => Ok(Program::Llama3(block.clone())),
-            Body::File { name, path, text, dtype } => {
+            Body::File { name, path, text, dtype, dims } => {
                 let path = match path {
                     Some(path) => path.clone(),
                     None => unpack(scratch, name, text)?,
                 };
-                Ok(Program::File { path: path.display().to_string(), dtype: *dtype })
+                Ok(Program::File { path: path.display().to_string(), dtype: *dtype, dims: dims.clone() })
             }
         }
     }

@@ -1,9 +1,9 @@
 //! Watches a script that nobody changed: starts it so that its interpreters report, follows what they
 //! report, and judges that when it has ended.
 //!
-//! `script` runs the process and passes signals and exit codes through, `tail` reads the files that its
-//! processes write, `process` keeps what is needed of them, `numbers` and `judge` reach a verdict on each
-//! rank, and `summary` merges them.
+//! `script` runs the process and passes signals and exit codes through, `witness` says which signals it has got
+//! without us, `tail` reads the files that its processes write, `process` keeps what is needed of them, `numbers`
+//! and `judge` reach a verdict on each rank, and `merge` makes one of them.
 //!
 //! Architecture invariant: nothing here prints; who uses it is told of events by a [`Follower`].
 
@@ -16,6 +16,7 @@ mod options;
 mod process;
 mod script;
 mod tail;
+mod witness;
 
 use std::time::Duration;
 

@@ -12,6 +12,7 @@ use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::WithOrigin;
 
 use super::WatchError;
+use super::witness::{Witness, signal_set};
 use crate::process;
 
 /// Signals that ask a program for something. All others act on torchleak as on any program, or, as a stop
@@ -66,6 +67,7 @@ impl ScriptExit {
 pub struct Script {
     child: Child,
     signals: SignalsInfo<WithOrigin>,
+    witness: Witness,
 }
 
 impl Script {
@@ -82,7 +84,7 @@ impl Script {
             command: program.to_string_lossy().into_owned(),
             source,
         })?;
-        Ok(Self { child, signals })
+        Ok(Self { child, signals, witness: Witness::start() })
     }
 
     /// Waits for the script's end, for so long at most, and passes signals on meanwhile.
@@ -103,11 +105,16 @@ impl Script {
         }
     }
 
-    /// A signal that the terminal sent has reached the script already, because it is in our group; what
+    /// What the terminal sent, or another process sent to our whole group, has reached the script already; what
     /// another process sent to us has not.
     fn pass_signals(&mut self) {
-        for origin in self.signals.pending() {
-            if origin.process.is_none() {
+        let origins: Vec<_> = self.signals.pending().collect();
+        if !origins.is_empty() {
+            // Some send a signal to one process after the other, such as to all of a container.
+            std::thread::sleep(GLANCE);
+        }
+        for origin in origins {
+            if self.witness.has_seen(origin.signal) || origin.process.is_none() {
                 continue;
             }
             // The child is not reaped yet, so its number is still its own.
@@ -120,12 +127,7 @@ impl Script {
 
 /// What is passed on, less what whoever started us made us ignore, as `nohup` does: a script inherits that.
 fn not_ignored() -> Vec<i32> {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status
-        .lines()
-        .find_map(|line| line.strip_prefix("SigIgn:"))
-        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
-        .unwrap_or(0);
+    let mask = signal_set("self", "SigIgn:");
     PASSED_ON.into_iter().filter(|signal| mask & (1 << (signal - 1)) == 0).collect()
 }
 

@@ -6,6 +6,7 @@
 mod bundle;
 mod ending;
 mod host;
+mod job;
 mod last_words;
 mod pipes;
 mod running;
@@ -13,7 +14,8 @@ mod session;
 
 pub use bundle::{content_key, startup_folder, unpack};
 pub use ending::{Ending, tail};
-pub use session::{Job, LogSink, Observer, Session, SessionOptions};
+pub use job::{Job, LogSink, Observer, SessionOptions};
+pub use session::Session;
 
 use std::path::PathBuf;
 

@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 
 use torchleak_protocol::{ArmEvent, HostEvent};
 
-use super::session::LogSink;
+use super::job::LogSink;
 
 /// The longest line that is read whole. A worker that writes more without an end of line writes
 /// garbage, and must not fill our memory with it.

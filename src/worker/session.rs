@@ -3,20 +3,19 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use torchleak_protocol::{ArmEvent, ArmSpec, HostEvent, Start};
+use torchleak_protocol::{ArmEvent, HostEvent, Start};
 
 use super::host::{Host, kill_group};
+use super::job::{Job, Observer, SessionOptions};
 use super::last_words::LastWords;
 use super::pipes::{Message, Tail, read_arm, read_output};
 use super::running::{DRAIN, Running};
 use super::{Ending, WorkerError};
-use crate::environment::Environment;
 use crate::interrupt;
 
 /// How often the loop looks at deadlines and at Ctrl-C when nothing happens.
@@ -33,59 +32,6 @@ const REPORT_DEADLINE: Duration = Duration::from_secs(5);
 /// How many hosts in a row may die before any of their arms is done, until the rest is given up. A host
 /// that did something was sound, and what killed it is among the arms that ended with it.
 const MOST_BARREN_HOSTS: u32 = 2;
-
-/// Takes one line that an arm printed.
-pub type LogSink = Arc<dyn Fn(&str) + Send + Sync>;
-
-/// One arm to run.
-#[derive(Clone)]
-pub struct Job {
-    /// Its `arm` number names the job to the [`Observer`].
-    pub spec: ArmSpec,
-    /// How many of the session's slots it takes.
-    pub slots: usize,
-    /// Memory that it needs at its peak, in bytes, where known.
-    pub memory: u64,
-    /// Whether each new host runs it again: the positive control vouches for one host.
-    pub once_per_host: bool,
-    pub log: LogSink,
-}
-
-impl std::fmt::Debug for Job {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Job").field("spec", &self.spec).finish_non_exhaustive()
-    }
-}
-
-/// Is told what happens to the jobs, in order.
-pub trait Observer {
-    /// The child of a job runs. A job that lost its host may be run again, and then begins anew.
-    fn started(&mut self, arm: u64, start: Start, reason: Option<&str>);
-
-    /// A rank of a job reports something, or the launcher does of it. A job without ranks is rank 0. An
-    /// error stops the job: what cannot be kept must not be measured.
-    fn event(&mut self, arm: u64, rank: u32, event: &ArmEvent) -> Result<(), String>;
-
-    /// A job is over; nothing more comes from it.
-    fn ended(&mut self, arm: u64, ending: Ending);
-
-    /// The host reports something about itself.
-    fn host(&mut self, event: &HostEvent);
-}
-
-/// What a session runs in.
-#[derive(Debug)]
-pub struct SessionOptions<'a> {
-    pub environment: &'a Environment,
-    /// The unpacked worker, from [`super::unpack`].
-    pub bundle: PathBuf,
-    /// How long one arm may run.
-    pub deadline: Duration,
-    /// How many slots run at once.
-    pub slots: usize,
-    /// Memory for all arms that run at once, in bytes.
-    pub memory: u64,
-}
 
 /// A host with its running and waiting jobs.
 pub struct Session<'a> {

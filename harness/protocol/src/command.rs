@@ -1,5 +1,7 @@
 //! What the orchestrator asks of a worker host.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -87,6 +89,8 @@ pub enum Program {
     File {
         path: String,
         dtype: Dtype,
+        /// Dimensions by name, as the case declares them.
+        dims: BTreeMap<String, u64>,
     },
     /// The positive control: each step leaves one cycle that holds one tensor of `bytes` bytes.
     PlantedCycle {

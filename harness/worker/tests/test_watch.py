@@ -1,10 +1,12 @@
 """What `torchleak watch` decides inside a watched process, without torch."""
 
+import gc
 import sys
 from types import SimpleNamespace
 
 import pytest
 
+from torchleak_worker.watch.automatic import AutomaticCollection
 from torchleak_worker.watch.calls import Calls
 from torchleak_worker.watch.importing import AfterImport
 from torchleak_worker.watch.schedule import NOTHING, Schedule
@@ -28,6 +30,33 @@ def test_rounds_are_steps_without_collection_and_diagnosed_in_rounds_of_powers_o
     assert collected == [3, 4, 8, 9, 13, 17, 18, 22, 26, 30, 34, 35, 39]
     assert [step for step, what in due.items() if what.diagnose] == [4, 9, 18, 35]
     assert due[3].control and due[3].prepare and due[4].retained
+
+
+@pytest.fixture
+def collector():
+    enabled, threshold = gc.isenabled(), gc.get_threshold()
+    yield
+    gc.set_threshold(*threshold)
+    (gc.enable if enabled else gc.disable)()
+
+
+@pytest.mark.usefixtures("collector")
+@pytest.mark.parametrize("choose", [gc.enable, gc.disable])
+def test_automatic_collection_is_given_back_as_the_script_wants_it(choose):
+    gc.set_threshold(50, 6, 7)
+    automatic = AutomaticCollection()
+    automatic.turn_off()
+    choose()
+    assert gc.get_threshold() == (0, 6, 7)
+    gc.set_threshold(40, 3)
+    automatic.turn_off()
+    assert gc.get_threshold() == (0, 3, 7)
+    automatic.give_back()
+    assert (gc.get_threshold(), gc.isenabled()) == ((40, 3, 7), choose is gc.enable)
+    automatic.turn_off()
+    gc.set_threshold(30)
+    automatic.give_back()
+    assert gc.get_threshold()[0] == 30
 
 
 def test_a_periodic_collect_comes_when_torchtitans_does():
@@ -68,6 +97,17 @@ def test_a_module_keeps_its_own_loader_and_the_finder_goes_when_it_is_there(modu
     imported = importlib.import_module(module)
     assert told == [imported] and waiting not in sys.meta_path
     assert type(imported.__loader__).__module__ == type(imported.__spec__.loader).__module__
+    assert "torchleak" not in type(imported.__loader__).__module__
+
+
+def test_two_that_wait_for_one_module_are_both_told(module):
+    import importlib
+
+    told = []
+    for _ in range(2):
+        AfterImport(module, told.append).install()
+    imported = importlib.import_module(module)
+    assert told == [imported] * 2
     assert "torchleak" not in type(imported.__loader__).__module__
 
 

@@ -79,6 +79,7 @@ class FileProgram:
             dtype=DTYPES[command.program.dtype],
             steps=command.steps,
             seed=command.seed,
+            dims=vars(command.program.dims),
             rank=parallel.rank(),
             world_size=command.ranks,
         )

@@ -27,11 +27,12 @@ class AfterImport:
 
     def find_spec(self, name, path=None, target=None):
         """Gives what the other finders find, with a loader that calls back."""
-        if name != self.name:
+        if name != self.name or self not in sys.meta_path:
             return None
-        for finder in list(sys.meta_path):
+        # Those before it have been asked, and two of this class that asked each other would never end.
+        for finder in sys.meta_path[sys.meta_path.index(self) + 1 :]:
             find = getattr(finder, "find_spec", None)
-            if finder is self or find is None:
+            if find is None:
                 continue
             spec = find(name, path, target)
             if spec is not None:

@@ -2,11 +2,9 @@
 
 import atexit
 import contextlib
-import ctypes
 import os
 import platform
 import sys
-import threading
 import time
 import traceback
 from types import SimpleNamespace
@@ -19,8 +17,10 @@ from torchleak_worker import failure
 from torchleak_worker.collector import gc
 from torchleak_worker.loop import ALLOCATOR_VARIABLES, collect_to_fixpoint
 from torchleak_worker.watch import counters, diagnosis, signals
+from torchleak_worker.watch.automatic import AutomaticCollection
 from torchleak_worker.watch.events import Events
 from torchleak_worker.watch.schedule import Due, Schedule
+from torchleak_worker.watch.stopping import Stop
 
 
 class Watcher:
@@ -30,6 +30,8 @@ class Watcher:
         """Watches as the protocol's ``WatchSpec`` says."""
         self.spec = spec
         self.events = Events(spec.events)
+        self._automatic = AutomaticCollection()
+        self._stop = Stop() if spec.steps is not None else None
         self._failed = False
         self._reset()
         os.register_at_fork(after_in_child=self._after_fork)
@@ -45,7 +47,6 @@ class Watcher:
         self._began = False
         self._stopped = False
         self._ended = False
-        self._disabled = False
         self._reading = counters.PacedReading()
         self._before: set[int] | None = None
         self._last_full = 0
@@ -56,8 +57,7 @@ class Watcher:
         self.events.forget()
         self._stop_counting()
         # A DataLoader's worker must collect as it would without us.
-        if self._disabled:
-            gc.enable()
+        self._automatic.give_back()
         self._reset()
         self.is_main = False
 
@@ -106,9 +106,15 @@ class Watcher:
                 self._busy = False
                 self._left = time.perf_counter()
         # A worker that ended would be a failure to its DataLoader.
-        is_over = self.spec.steps is not None and self.step >= self.spec.steps and worker is None
-        if is_over and not self._failed:
-            self._stop()
+        if self._stop is None or worker is not None or self._failed or self.step < self.spec.steps:
+            return
+        # What the script does after that, perhaps in a `finally`, is neither measured nor stopped.
+        self._stopped = True
+        try:
+            self.events.send("stopped", steps=self.step)
+        except OSError:
+            self._failed = True
+        self._stop.end()
 
     def _measure(self, entered: float, steps_of: str, worker: int | None) -> None:
         if not self._began:
@@ -118,10 +124,9 @@ class Watcher:
         memory = self._read()
         counters.follow(self.others)
         automatic = self.others.take()
-        if self.schedule.disables_collection and gc.isenabled():
-            # The script turned it on; it does not get it for longer than a step.
-            self._disabled = True
-            gc.disable()
+        if self.schedule.disables_collection:
+            # A threshold of the script's own does not turn it on for longer than a step.
+            self._automatic.turn_off()
         due = self.schedule.after(self.step)
         self.others.paused = True
         try:
@@ -191,7 +196,6 @@ class Watcher:
             self.imported()
         self.rank, world_size = _rank()
         name, memory = counters.device()
-        was_enabled = gc.isenabled()
         self.events.send(
             "began",
             pid=os.getpid(),
@@ -201,22 +205,20 @@ class Watcher:
             device_name=name,
             device_memory=memory,
             steps_of=steps_of,
-            gc_enabled=was_enabled,
+            gc_enabled=gc.isenabled(),
         )
         self._began = True
         self._tell_multiprocessing()
         counters.follow(self.others)
         gc.callbacks.append(self.others)
         if self.schedule.disables_collection:
-            self._disabled = was_enabled
-            gc.disable()
+            self._automatic.turn_off()
 
     def _give_up(self) -> None:
         """Goes on as if unwatched after a failure of ours, which is told if it can be."""
         self._failed = True
         self._stop_counting()
-        if self._disabled:
-            gc.enable()
+        self._automatic.give_back()
         lines = traceback.format_exc().strip().splitlines()
         # A file that cannot be written has already left word of that.
         with contextlib.suppress(Exception):
@@ -226,24 +228,6 @@ class Watcher:
     def _stop_counting(self) -> None:
         if self.others in gc.callbacks:
             gc.callbacks.remove(self.others)
-
-    def _stop(self) -> None:
-        """Ends the script after the steps that were asked for, as its own ``sys.exit(0)`` would.
-
-        What the script does after that, perhaps in a ``finally``, is neither measured nor stopped.
-        """
-        self._stopped = True
-        try:
-            self.events.send("stopped", steps=self.step)
-        except OSError:
-            self._failed = True
-        main = threading.main_thread()
-        if threading.current_thread() is not main:
-            # It takes effect when the main thread runs again; one that waits for this thread soon does.
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(
-                ctypes.c_ulong(main.ident), ctypes.py_object(SystemExit)
-            )
-        raise SystemExit(0)
 
     def _tell_multiprocessing(self) -> None:
         """Lets a process of ``multiprocessing`` say that it ends: no function of ``atexit`` runs in it."""

@@ -40,6 +40,9 @@ fn a_closure_that_holds_itself_is_found_with_its_file_and_line() {
     let (report, finished, _context) =
         watched(LOOP, &["--mode", "compare", "--fail-on-leak", "100KiB"], &["32", "decorator"]);
     assert_eq!(finished.code, 1, "{}", finished.stderr);
+    assert!(
+        finished.stderr.contains("torchleak: --fail-on-leak: rank 0: the growth between collections is 2")
+    );
     assert_eq!(report["schema"], 1);
     assert_eq!(report["verdict"], "reproduced", "{report:#}");
     let rank = &report["ranks"][0];
@@ -58,6 +61,43 @@ fn a_closure_that_holds_itself_is_found_with_its_file_and_line() {
     {
         assert!(run_folder(&report).join(name).is_file(), "no {name}");
     }
+}
+
+#[rstest]
+#[case::compare("compare", "reproduced")]
+#[case::debug("debug", "inconclusive")]
+fn a_batch_that_a_cycle_keeps_and_the_script_too_until_its_next_step_is_no_fixed(
+    #[case] mode: &str,
+    #[case] verdict: &str,
+) {
+    let script = "\
+for step_number in range(32):
+    batch = torch.ones(64, 1000)
+    cycle = {'batch': batch}
+    cycle['me'] = cycle
+    del cycle
+    step()
+";
+    let (report, ..) = watched(&[SMALL, script].concat(), &["--mode", mode], &[]);
+    assert_eq!(report["verdict"], verdict, "{report:#}");
+}
+
+#[test]
+fn a_leak_in_few_of_the_steps_is_reproduced_and_never_called_flat() {
+    let script = "\
+for step_number in range(60):
+    step()
+    if step_number % 10 == 9:
+        cycle = {'kept': torch.ones(64, 1000)}
+        cycle['me'] = cycle
+        del cycle
+";
+    let script = [SMALL, script].concat();
+    let (report, ..) = watched(&script, &["--mode", "compare"], &[]);
+    assert_eq!(report["verdict"], "reproduced", "{report:#}");
+    let (report, ..) = watched(&script, &[], &[]);
+    assert_eq!(report["verdict"], "inconclusive", "{report:#}");
+    assert!(!report["reason"].as_str().unwrap().contains("flat"), "{report:#}");
 }
 
 #[test]

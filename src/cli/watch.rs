@@ -10,6 +10,7 @@ use torchleak_protocol::{Boundary, WatchEvent, WatchMode};
 
 use super::PlainFormat;
 use super::error::CliError;
+use crate::bytes::human;
 use crate::cache::{Cache, CacheArgs};
 use crate::exit_code::ExitCode;
 use crate::report::{WatchLines, watch_document, watch_text};
@@ -85,7 +86,8 @@ Exit codes: the script's own if it is not 0 (128 and its number for a signal); e
 enum Mode {
     /// Count what automatic collections find, and change nothing
     Observe,
-    /// As torchtitan's debug mode: no automatic collection, a full collect and a report of cycles each step
+    /// As torchtitan's debug mode: no automatic collection, a full collect and a report of cycles each step; never says
+    /// that a script is clean
     Debug,
     /// Rounds of steps without collection, each ended by a collect: a verdict with evidence
     Compare,
@@ -152,7 +154,13 @@ fn exit_code(args: &WatchArgs, watched: &Watched) -> ProcessExitCode {
         return watched.exit.code().into();
     }
     match (args.fail_on_leak, watched.summary.growth()) {
-        (Some(limit), Some(growth)) if growth > limit as f64 => ExitCode::Unexpected.into(),
+        (Some(limit), Some((growth, rank, what))) if growth > limit as f64 => {
+            let (growth, limit) = (human(growth), human(limit as f64));
+            say(&format!(
+                "torchleak: --fail-on-leak: {rank}: {what} is {growth} per step, more than {limit}"
+            ));
+            ExitCode::Unexpected.into()
+        }
         (Some(_), None) => {
             say("torchleak: no growth was measured, so --fail-on-leak cannot be answered");
             ExitCode::NoVerdict.into()

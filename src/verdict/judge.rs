@@ -111,7 +111,9 @@ fn decide(evidence: &Evidence<'_>, numbers: &Numbers) -> (Verdict, String) {
     match (grows, grows_collected) {
         (false, false) => decide_flat(evidence, numbers, tolerance),
         // Beside a leak, what a collect leaves may be as large as the sources may be apart.
-        (true, _) if growth_collected <= tolerance.max(APART * growth) => decide_growth(numbers, tolerance),
+        (true, _) if growth_collected <= tolerance.max(APART * growth) => {
+            decide_growth(evidence, numbers, tolerance)
+        }
         (true, _) => decide_uncollected_growth(numbers, tolerance),
         (false, true) => inconclusive(format!(
             "the arm that collects grows by {} per step and the one that does not by only {}",
@@ -125,11 +127,12 @@ fn decide(evidence: &Evidence<'_>, numbers: &Numbers) -> (Verdict, String) {
 fn decide_flat(evidence: &Evidence<'_>, numbers: &Numbers, tolerance: f64) -> (Verdict, String) {
     let garbage = &numbers.garbage;
     if garbage.steps > 1 {
+        let memory =
+            if numbers.growth > tolerance { "a typical step adds nothing" } else { "memory stays flat" };
         return inconclusive(format!(
-            "memory stays flat, but a collect finds tensors in garbage at {} steps after the warm-up ({} at a typical \
-             one)",
+            "{memory}, but a collect finds tensors in garbage at {} steps after the warm-up (up to {})",
             garbage.steps,
-            human(garbage.bytes as f64),
+            human(garbage.range.1 as f64),
         ));
     }
     if garbage.total as f64 > tolerance || garbage.steps > 0 {
@@ -260,8 +263,10 @@ fn decide_once(evidence: &Evidence<'_>, numbers: &Numbers, tolerance: f64, once:
 }
 
 /// Only the arm that does not collect grows: reproduced, if the sources agree on how much.
-fn decide_growth(numbers: &Numbers, tolerance: f64) -> (Verdict, String) {
-    let Some(predicted) = numbers.predicted else { return decide_unpredicted_growth(numbers, tolerance) };
+fn decide_growth(evidence: &Evidence<'_>, numbers: &Numbers, tolerance: f64) -> (Verdict, String) {
+    let Some(predicted) = numbers.predicted else {
+        return decide_unpredicted_growth(evidence, numbers, tolerance);
+    };
     let Numbers { growth, freed, garbage, .. } = numbers;
     let Predicted { total, in_garbage } = predicted;
     if garbage.range != (in_garbage, in_garbage) {
@@ -326,14 +331,18 @@ fn more_than_predicted(numbers: &Numbers, total: u64, tolerance: f64) -> Option<
 /// As [`decide_growth`], where the case does not say how much: what grows must be what a collect frees.
 /// Tensors need not be among the garbage, because C++ or a storage may hold the memory; the reason
 /// says how much of it they are.
-fn decide_unpredicted_growth(numbers: &Numbers, tolerance: f64) -> (Verdict, String) {
+fn decide_unpredicted_growth(
+    evidence: &Evidence<'_>,
+    numbers: &Numbers,
+    tolerance: f64,
+) -> (Verdict, String) {
     let Numbers { growth, freed, garbage, .. } = numbers;
     if *freed < (1.0 - APART) * growth {
         // Of a small leak Python's own objects are a large part, in which the arms differ. Tensors that are the
         // same bytes at every step and account for the growth are as good as predicted ones.
         let found = Predicted::held_by_python(garbage.bytes);
         let as_predicted = Numbers { predicted: Some(found), ..numbers.clone() };
-        if garbage.bytes > 0 && decide_growth(&as_predicted, tolerance).0 == Verdict::Reproduced {
+        if garbage.bytes > 0 && decide_growth(evidence, &as_predicted, tolerance).0 == Verdict::Reproduced {
             return (
                 Verdict::Reproduced,
                 format!(
@@ -345,16 +354,39 @@ fn decide_unpredicted_growth(numbers: &Numbers, tolerance: f64) -> (Verdict, Str
                 ),
             );
         }
+        // The arms alone tell of it: what a cycle keeps may be held by the program, too, until its next step, as a
+        // batch is. Then the collect frees the cycle, and the program the rest.
+        let steps = evidence.steps.saturating_sub(evidence.warmup);
+        let is_held = garbage.objects > 0 && garbage.range.1 == 0 && *freed <= APART * growth;
+        if is_held && numbers.gap >= (1.0 - APART) * growth * f64::from(steps) {
+            return (
+                Verdict::Reproduced,
+                format!(
+                    "memory grows by {} per step without collection, and does not if each step is followed by a \
+                     collect, which leaves it {} lower at the end; the collect itself frees only {}, because the program \
+                     still holds what the cycles keep, until its next step",
+                    human(*growth),
+                    human(numbers.gap),
+                    human(*freed),
+                ),
+            );
+        }
         return inconclusive(format!(
             "memory grows by {} per step without collection, but a collect frees only {}",
             human(*growth),
             human(*freed),
         ));
     }
-    let tensors = if garbage.bytes == 0 {
-        "none of it in tensors that are garbage themselves".to_owned()
-    } else {
-        format!("{} of it in tensors", human(garbage.bytes as f64))
+    let tensors = match garbage.range {
+        (_, 0) => "none of it in tensors that are garbage themselves".to_owned(),
+        (least, most) if least == most => format!("{} of it in tensors", human(most as f64)),
+        (least, most) => {
+            format!(
+                "in which there are between {} and {} of tensors",
+                human(least as f64),
+                human(most as f64)
+            )
+        }
     };
     (
         Verdict::Reproduced,

@@ -15,6 +15,8 @@ struct Leak {
     garbage: u64,
     /// Bytes that each step leaves behind C++, where a collect frees them and no census sees them.
     unseen: u64,
+    /// Bytes that a cycle of each step keeps and the program, too, until its next step.
+    held: u64,
     /// Bytes that each step leaves and no collect frees.
     stuck: u64,
     /// Tensor bytes that one step leaves in garbage once.
@@ -27,7 +29,15 @@ struct Leak {
 
 impl Default for Leak {
     fn default() -> Self {
-        Self { garbage: 0, unseen: 0, stuck: 0, once: None, warmup_spike: 0, noise: vec![0; STEPS as usize] }
+        Self {
+            garbage: 0,
+            unseen: 0,
+            held: 0,
+            stuck: 0,
+            once: None,
+            warmup_spike: 0,
+            noise: vec![0; STEPS as usize],
+        }
     }
 }
 
@@ -60,7 +70,9 @@ impl Leak {
             if step <= WARMUP {
                 level += i64::try_from(self.warmup_spike).unwrap();
             }
-            level += i64::try_from(self.stuck + self.left_at(step)).unwrap();
+            // Where the cycle of the step before is gone, what it kept goes as this step takes its place.
+            let held = if collects && step > 1 { 0 } else { self.held };
+            level += i64::try_from(held + self.stuck + self.left_at(step)).unwrap();
             let noise = self.noise[step as usize - 1];
             let before = level + noise;
             if collects {
@@ -150,6 +162,15 @@ fn a_small_leak_that_nobody_predicted_is_reproduced_by_its_tensors_where_objects
     assert_eq!(without_tensors.verdict(None), Verdict::Inconclusive);
     let tensors_of_one_step_more = Leak { once: Some((5, 64)), ..leak };
     assert_eq!(tensors_of_one_step_more.verdict(None), Verdict::Inconclusive);
+}
+
+#[test]
+fn what_the_program_holds_until_its_next_step_is_reproduced_by_the_arms() {
+    let held = Leak { held: 262_144, ..Leak::default() };
+    assert_eq!(held.verdict(None), Verdict::Reproduced);
+    assert_eq!(held.verdict(Some(262_144)), Verdict::Inconclusive);
+    let stuck = Leak { stuck: 262_144, ..Leak::default() };
+    assert_eq!(stuck.verdict(None), Verdict::Uncollectable);
 }
 
 proptest! {

@@ -14,6 +14,13 @@ const APART: f64 = 0.1;
 /// So many full collections of others say what collecting does.
 const ENOUGH_COLLECTIONS: usize = 2;
 
+/// So many collections that free something are no chance.
+const REPEATED: usize = 3;
+
+/// Only some steps are looked at, each by itself.
+const NOT_SEEN: &str =
+    "none of it seen in tensors at the steps that were looked at (--mode debug looks at each)";
+
 /// A verdict with one sentence that gives the reason.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RankVerdict {
@@ -55,7 +62,7 @@ fn compared(
     control: Option<&(bool, String)>,
     tolerance: f64,
 ) -> RankVerdict {
-    let (Some(freed), Some(growth_collected)) = (numbers.freed_per_step, numbers.growth_collected) else {
+    let (Some(freed), Some(growth_collected)) = (frees(numbers), numbers.growth_collected) else {
         return inconclusive(format!(
             "memory grows by {} per step without collection, but the script ended before a collect could follow",
             human(growth)
@@ -71,12 +78,13 @@ fn compared(
         return flat(numbers, growth_collected, control, tolerance);
     }
     let (grows, frees) = (human(growth), human(freed));
+    let growth_freed = growth.min(numbers.risen_mean.unwrap_or(growth).max(tolerance));
     let bound = tolerance.max(APART * growth);
     let stays = growth_collected.min(numbers.typical_collected.unwrap_or(growth_collected)) <= bound;
-    if stays && freed >= (1.0 - APART) * growth {
+    if stays && freed >= (1.0 - APART) * growth_freed {
         let tensors = match numbers.garbage_bytes {
             Some(bytes) => format!("{} of it in tensors", human(bytes)),
-            None => "none of it seen in tensors at the steps that were looked at".to_owned(),
+            None => NOT_SEEN.to_owned(),
         };
         return RankVerdict {
             verdict: Verdict::Reproduced,
@@ -117,6 +125,11 @@ fn compared(
     ))
 }
 
+/// What full collections free per step: at a typical one, or of all steps, which counts what comes in few of them.
+fn frees(numbers: &RankNumbers) -> Option<f64> {
+    numbers.freed_per_step.into_iter().chain(numbers.freed_mean).max_by(f64::total_cmp)
+}
+
 fn flat(
     numbers: &RankNumbers,
     growth_collected: f64,
@@ -129,15 +142,26 @@ fn flat(
             human(growth_collected)
         ));
     }
+    if let Some(repeated) = repeated(numbers, tolerance) {
+        return repeated;
+    }
     if let Some(bytes) = numbers.garbage_bytes {
         return inconclusive(format!(
-            "memory stays flat, but {} of tensors per step were in garbage at {} of the looks at it",
-            human(bytes),
-            numbers.garbage_looks
+            "a typical step adds nothing, but at {} of the looks tensors were in garbage, {} for each step since the \
+             collect before",
+            numbers.garbage_looks,
+            human(bytes)
         ));
     }
     if numbers.has_garbage {
         return inconclusive("memory stays flat, but tensors in another memory were in garbage".to_owned());
+    }
+    if numbers.longest < 2 {
+        return inconclusive(
+            "no tensor was in garbage, but a full collect followed each step, so what the script itself still holds until \
+             its next step could not add up: --mode compare lets it"
+                .to_owned(),
+        );
     }
     if let Some(why) = rare(numbers, tolerance) {
         return inconclusive(why);
@@ -164,6 +188,21 @@ fn flat(
             "nothing grows, but no cycle was planted to see that it would be detected".to_owned(),
         ),
     }
+}
+
+/// A leak in few of the steps, which a typical step does not show: one collect after another frees something.
+fn repeated(numbers: &RankNumbers, tolerance: f64) -> Option<RankVerdict> {
+    let freed = numbers.freed_mean.filter(|mean| *mean > tolerance)?;
+    let is_kept = numbers.rise_collected.is_some_and(|rise| rise > tolerance);
+    (numbers.late_frees >= REPEATED && !is_kept).then(|| RankVerdict {
+        verdict: Verdict::Reproduced,
+        reason: format!(
+            "some of the steps leave what only a full collect frees: {} collects after the first third of the steps freed \
+             something, all together {} per step on average, and what stays after a collect does not grow",
+            numbers.late_frees,
+            human(freed)
+        ),
+    })
 }
 
 /// What a typical step does not show: means over all steps count what comes in few of them.
@@ -223,9 +262,18 @@ fn periodic(numbers: &RankNumbers, growth: f64, tolerance: f64) -> RankVerdict {
 fn observed(numbers: &RankNumbers, growth: f64, tolerance: f64) -> RankVerdict {
     let others = numbers.others;
     if !numbers.grows(tolerance) {
+        let memory = match human(growth) {
+            mean if growth > tolerance => {
+                format!("memory grows by {mean} per step, but a typical step adds nothing")
+            }
+            _ => "memory stays flat".to_owned(),
+        };
+        let collected = match others {
+            0 => "Python collected nothing by itself".to_owned(),
+            _ => format!("Python collected by itself {others} times"),
+        };
         return inconclusive(format!(
-            "memory stays flat while Python collects by itself ({others} times after the warm-up); --mode compare tells \
-             whether that hides a leak"
+            "{memory}, and {collected} after the warm-up; --mode compare tells what a full collect frees"
         ));
     }
     let grows = human(growth);
@@ -277,6 +325,7 @@ mod tests {
             typical_collected: Some(growth_collected),
             freed_per_step: Some(freed),
             freed_per_collect: Some(8.0 * freed),
+            longest: 8,
             collections: 3,
             ..RankNumbers::default()
         }
@@ -291,6 +340,42 @@ mod tests {
     fn what_a_collect_frees_is_reproduced() {
         assert_eq!(compare(&numbers(1e6, 1e6, 0.0), Some(true)), Verdict::Reproduced);
         assert_eq!(compare(&numbers(1e6, 1e6, 0.0), None), Verdict::Reproduced);
+    }
+
+    #[test]
+    fn what_the_script_holds_until_its_next_step_is_freed_in_all_but_one_step_of_a_round() {
+        let held =
+            RankNumbers { freed_mean: Some(875e3), risen_mean: Some(875e3), ..numbers(1e6, 875e3, 0.0) };
+        assert_eq!(compare(&held, Some(true)), Verdict::Reproduced);
+        let kept = RankNumbers { freed_mean: Some(5e5), risen_mean: Some(1e6), ..numbers(1e6, 5e5, 0.0) };
+        assert_eq!(compare(&kept, Some(true)), Verdict::Inconclusive);
+    }
+
+    #[test]
+    fn a_leak_in_few_steps_is_reproduced_if_one_collect_after_another_frees_it() {
+        let rare = RankNumbers { freed_mean: Some(1e5), late_frees: 3, ..numbers(0.0, 0.0, 0.0) };
+        assert_eq!(compare(&rare, Some(true)), Verdict::Reproduced);
+        let twice = RankNumbers { late_frees: 2, ..rare.clone() };
+        assert_eq!(compare(&twice, Some(true)), Verdict::Inconclusive);
+        let kept = RankNumbers { rise_collected: Some(1e5), ..rare };
+        assert_eq!(compare(&kept, Some(true)), Verdict::Inconclusive);
+    }
+
+    #[test]
+    fn nothing_is_fixed_where_each_step_was_collected() {
+        let each = RankNumbers { longest: 1, ..numbers(0.0, 0.0, 0.0) };
+        assert_eq!(compare(&each, Some(true)), Verdict::Inconclusive);
+    }
+
+    #[test]
+    fn nothing_is_called_flat_beside_a_growth_that_is_not() {
+        let rare = RankNumbers { typical_step: Some(0.0), ..numbers(5e4, 0.0, 0.0) };
+        let judged = judge(WatchMode::Observe, &rare, None, TOLERANCE);
+        assert!(
+            judged.reason.starts_with("memory grows by 48.83 KiB per step, but a typical"),
+            "{}",
+            judged.reason
+        );
     }
 
     #[test]

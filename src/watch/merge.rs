@@ -91,9 +91,13 @@ impl Summary {
         }
     }
 
-    /// The largest growth of any rank, in bytes per step.
-    pub fn growth(&self) -> Option<f64> {
-        self.ranks.iter().filter_map(|rank| rank.numbers.most_growth()).max_by(f64::total_cmp)
+    /// The largest growth of any rank, in bytes per step, with the name of the rank and what says it.
+    pub fn growth(&self) -> Option<(f64, &str, &'static str)> {
+        let known = self.ranks.iter().filter_map(|rank| {
+            let (bytes, what) = rank.numbers.most_growth()?;
+            Some((bytes, rank.name.as_str(), what))
+        });
+        known.max_by(|one, other| one.0.total_cmp(&other.0))
     }
 }
 

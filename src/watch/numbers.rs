@@ -10,6 +10,9 @@ const MOST_POINTS: usize = 300;
 /// A slope over fewer than two steps, which are three levels, is no trend.
 const LEAST_STEPS: usize = 2;
 
+/// The means of fewer collections are no trend.
+const LEAST_COLLECTIONS: usize = 3;
+
 /// One of fewer stretches is not typical.
 const LEAST_STRETCHES: usize = 3;
 
@@ -33,6 +36,12 @@ pub struct RankNumbers {
     pub rise_live: Option<f64>,
     /// What all collections freed for all steps, a mean.
     pub freed_mean: Option<f64>,
+    /// What all steps added between full collections, a mean. It is what collections can have freed.
+    pub risen_mean: Option<f64>,
+    /// Collections after the first third of the steps that freed more than is flat.
+    pub late_frees: usize,
+    /// The most steps in a row without a full collection.
+    pub longest: u32,
     /// What collections freed for each step that they followed.
     pub freed_per_step: Option<f64>,
     /// What a collection freed.
@@ -93,6 +102,9 @@ impl RankNumbers {
             rise_collected: late_rise(&kept),
             rise_live: late_rise(&live),
             freed_mean: mean(&collections),
+            risen_mean: risen_mean(&stretches),
+            late_frees: late_frees(&collections, tolerance),
+            longest: stretches.iter().map(|stretch| steps_of(stretch)).max().unwrap_or(0),
             has_garbage: process.garbage.iter().any(|look| look.step > warmup && look.host + look.device > 0),
             collects_itself,
             freed_per_step: median(&mut collections.iter().map(|each| each.per_step()).collect::<Vec<_>>()),
@@ -111,12 +123,18 @@ impl RankNumbers {
         }
     }
 
-    /// The most that anything says of growth, in bytes per step: robust slopes, and the means that count rare steps.
-    pub fn most_growth(&self) -> Option<f64> {
-        [self.growth, self.rise_collected, self.rise_live, self.freed_mean]
-            .into_iter()
-            .flatten()
-            .max_by(f64::total_cmp)
+    /// The most that anything says of growth, in bytes per step, and what says it: robust slopes, and the means that
+    /// count rare steps, once there are enough collections.
+    pub fn most_growth(&self) -> Option<(f64, &'static str)> {
+        let all = [
+            (self.growth, "the growth between collections"),
+            (self.rise_collected, "the growth of what collections leave"),
+            (self.rise_live, "the growth of live tensors"),
+            (self.freed_mean, "what collections freed"),
+        ];
+        let counted = if self.collections < LEAST_COLLECTIONS { 1 } else { all.len() };
+        let known = all[..counted].iter().filter_map(|(bytes, what)| Some(((*bytes)?, *what)));
+        known.max_by(|one, other| one.0.total_cmp(&other.0))
     }
 
     /// Whether memory grows while nothing is collected.
@@ -217,6 +235,23 @@ fn late_rise(levels: &[(u32, f64)]) -> Option<f64> {
     let third = first + (last - first) / 3;
     let from = levels.iter().rposition(|(step, _)| *step <= third)?;
     mean_rise(&levels[from..])
+}
+
+fn steps_of(stretch: &[(u32, f64)]) -> u32 {
+    stretch.first().zip(stretch.last()).map_or(0, |(first, last)| last.0 - first.0)
+}
+
+fn risen_mean(stretches: &[Stretch]) -> Option<f64> {
+    let steps: u32 = stretches.iter().map(|stretch| steps_of(stretch)).sum();
+    let rise =
+        |stretch: &Stretch| stretch.first().zip(stretch.last()).map_or(0.0, |(first, last)| last.1 - first.1);
+    (steps > 0).then(|| stretches.iter().map(rise).sum::<f64>() / f64::from(steps))
+}
+
+fn late_frees(collections: &[Freed], tolerance: f64) -> usize {
+    let Some((first, last)) = collections.first().zip(collections.last()) else { return 0 };
+    let third = first.step + (last.step - first.step) / 3;
+    collections.iter().filter(|freed| freed.step > third && freed.per_step() > tolerance).count()
 }
 
 fn mean(collections: &[Freed]) -> Option<f64> {
@@ -365,7 +400,21 @@ mod tests {
         assert!(third.grows(4096.0), "{third:?}");
         let tenth = RankNumbers::of(&rare(10, 100_000), 1, 4096.0);
         assert_eq!(tenth.freed_mean, Some(10_000.0));
-        assert_eq!(tenth.most_growth(), Some(10_000.0));
+        assert_eq!(tenth.most_growth(), Some((10_000.0, "what collections freed")));
+        assert_eq!((tenth.late_frees, tenth.longest), (3, 8));
+    }
+
+    #[test]
+    fn two_collections_are_no_trend() {
+        let few = RankNumbers {
+            growth: Some(1.0),
+            rise_collected: Some(9e4),
+            collections: 2,
+            ..Default::default()
+        };
+        assert_eq!(few.most_growth().map(|(bytes, _)| bytes), Some(1.0));
+        let enough = RankNumbers { collections: 3, ..few };
+        assert_eq!(enough.most_growth().map(|(bytes, _)| bytes), Some(9e4));
     }
 
     #[test]

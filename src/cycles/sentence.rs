@@ -172,6 +172,17 @@ fn way(path: &[Hop]) -> String {
 
 fn repair(finding: &Finding) -> Option<String> {
     let hop = &finding.cycle[finding.breaking_edge?];
+    if hop.edge.label == ".__traceback__"
+        && let Some(local) = finding.cycle.iter().find(|hop| hop.edge.kind == EdgeKind::Local)
+    {
+        // Python sets that attribute itself; the variable is the program's own.
+        return Some(format!(
+            "let {} end without its local variable `{}`: `del` it in a `finally`, because Python itself sets `.__traceback__` \
+             of what is raised",
+            name(&local.node),
+            local.edge.label,
+        ));
+    }
     let what = match hop.edge.kind {
         EdgeKind::Attribute | EdgeKind::Slot => {
             format!("the attribute `{}` of {}", hop.edge.label, name(&hop.node))

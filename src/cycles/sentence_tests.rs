@@ -123,8 +123,16 @@ fn a_chain_of_alike_objects_is_told_by_its_length() {
     let back = || hop(node(NodeKind::Frame, "frame", None, None), EdgeKind::Chain, ".f_back");
     let path: Vec<Hop> = (0..40).map(|_| back()).chain([frame]).collect();
     let group = TensorGroup { path, tensor: tensor(&[8]), count: 1, bytes: 32 };
+    let told = explain(&finding(cycle, vec![group], 1, Some(0)), None);
     assert_eq!(
-        explain(&finding(cycle, vec![group], 1, None), None).sentence,
+        told.repair.as_deref(),
+        Some(
+            "let the frame of `step` (train.py:7) end without its local variable `error`: `del` it in a `finally`, because \
+             Python itself sets `.__traceback__` of what is raised"
+        )
+    );
+    assert_eq!(
+        told.sentence,
         "a `RuntimeError` holds a `traceback` in its attribute `.__traceback__`, which holds a `traceback` by `.tb_next`, \
          and so on, 4 of them, to the last, which holds the frame of `step` (train.py:7) by `.tb_frame`, which holds the \
          first again in its local variable `error`; it keeps through `.f_back (40 times) > error` 1 tensor [8] float32, 32 B \

@@ -28,6 +28,9 @@ use crate::interrupt;
 use crate::run::{CaseOutcome, RunError, RunOptions, Watcher, make_new_folder, run};
 use effect::Leak;
 
+/// What the name of an explanation's folder has between its time and its case.
+pub const FOLDER: &str = "-explain-";
+
 /// What keeps an explanation from being made.
 #[derive(Debug, thiserror::Error)]
 pub enum ExplainError {
@@ -147,5 +150,5 @@ fn new_folder(runs: &Path, case: &Case) -> Result<PathBuf, RunError> {
     let failed = |(path, source)| RunError::Folder { path, source };
     std::fs::create_dir_all(runs).map_err(|source| failed((runs.to_owned(), source)))?;
     let time = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%SZ");
-    make_new_folder(runs, &format!("{time}-explain-{}", case.name())).map_err(failed)
+    make_new_folder(runs, &format!("{time}{FOLDER}{}", case.name())).map_err(failed)
 }

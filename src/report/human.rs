@@ -154,7 +154,10 @@ fn steps_table(outcome: &CaseOutcome) -> Option<String> {
     for index in 0..steps {
         let (without, with) = (uncollected.steps.get(index), collected.steps.get(index));
         let step = without.or(with)?.step;
-        let loss = without.or(with).and_then(|record| record.loss);
+        // One for which there is no number says which.
+        let loss = without.or(with).and_then(|record| {
+            record.loss.map(|loss| format!("{loss:.5}")).or_else(|| record.loss_is.clone())
+        });
         let after = with.and_then(|record| record.collected.as_ref());
         let freed = with.zip(after).and_then(|(record, collected)| {
             Some(judged(&record.memory)? as f64 - judged(&collected.memory)? as f64)
@@ -167,7 +170,7 @@ fn steps_table(outcome: &CaseOutcome) -> Option<String> {
         let cells = [
             warm.to_owned(),
             step.to_string(),
-            loss.map_or_else(String::new, |loss| format!("{loss:.5}")),
+            loss.unwrap_or_default(),
             without.and_then(|record| judged(&record.memory)).map_or_else(missing, shown),
             after.and_then(|collected| judged(&collected.memory)).map_or_else(missing, shown),
             freed.map_or_else(missing, human),

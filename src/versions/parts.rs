@@ -11,6 +11,7 @@ use torchleak_protocol::Device;
 use super::{Cell, Columns};
 use crate::case::{Case, Partition, Verdict};
 use crate::environment::Facts;
+use crate::explain;
 
 /// How deep below a folder that is named run folders and documents are looked for.
 const DEPTH: u32 = 8;
@@ -136,7 +137,7 @@ fn search(folder: &Path, depth: u32, parts: &mut Vec<Part>, problems: &mut Vec<P
     entries.sort_by(|(_, one), (_, other)| one.cmp(other));
     for (kind, path) in entries {
         // A link may lead back to where the search came from.
-        if kind.is_dir() && depth > 0 {
+        if kind.is_dir() && depth > 0 && !is_ablation(&path) {
             search(&path, depth - 1, parts, problems);
         } else if kind.is_file()
             && path.extension().is_some_and(|ending| ending == "json")
@@ -148,6 +149,12 @@ fn search(folder: &Path, depth: u32, parts: &mut Vec<Part>, problems: &mut Vec<P
             }
         }
     }
+}
+
+/// Whether a folder holds the variants of a case that `explain` made, which are no cases of anybody's.
+fn is_ablation(folder: &Path) -> bool {
+    let is_named = folder.file_name().is_some_and(|name| name.to_string_lossy().contains(explain::FOLDER));
+    is_named && !folder.join("verdict.json").is_file()
 }
 
 /// Whether a file is whole and says of itself that it is something else. One that was cut off is not passed over.
@@ -232,5 +239,26 @@ pub fn label(torch: &str, overlay: Option<&str>) -> String {
     match overlay {
         Some(commit) => format!("{label} with {commit:.10}"),
         None => label,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variants_of_an_explanation_are_no_cases_of_a_matrix() {
+        let runs = tempfile::tempdir().unwrap();
+        let found = |name: &str| {
+            let folder = runs.path().join(name);
+            fs::create_dir_all(&folder).unwrap();
+            // It is no verdict, so that whoever reads it complains.
+            fs::write(folder.join("verdict.json"), "{}").unwrap();
+            let (mut parts, mut problems) = (Vec::new(), Vec::new());
+            search(runs.path(), DEPTH, &mut parts, &mut problems);
+            problems.len()
+        };
+        assert_eq!(found("20260101T000000Z-explain-leak/20260101T000001Z-layers-1"), 0);
+        assert_eq!(found("20260101T000002Z-explain-me"), 1);
     }
 }

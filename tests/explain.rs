@@ -13,7 +13,7 @@ use support::Context;
 use torchleak::case::Verdict;
 use torchleak::explain::{Effect, Explanation, Law, Line, Minimal, Quantity, Row, Shown};
 use torchleak::report::explain_markdown;
-use torchleak::run::{CaseOutcome, Outcome};
+use torchleak::run::{CaseOutcome, LostFiles, Outcome};
 use torchleak::verdict::Judgement;
 use torchleak_protocol::Device;
 
@@ -217,6 +217,7 @@ fn made_up() -> Explanation {
             native: None,
             ranks: Vec::new(),
             folder: None,
+            lost: LostFiles::default(),
         },
         own: Some(shown(Verdict::Reproduced, 1000, Effect::None)),
         has_model: true,

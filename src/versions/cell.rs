@@ -8,7 +8,7 @@ use torchleak_protocol::Device;
 use super::Unavailable;
 use crate::case::{Case, Verdict};
 use crate::environment::Environment;
-use crate::run::{CaseOutcome, Outcome, RunError, RunOptions, Watcher};
+use crate::run::{CaseOutcome, Outcome, RunError, RunOptions, Watcher, all_kept};
 
 /// What one case showed in one environment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -147,7 +147,8 @@ pub fn run_cells(
     watcher: &mut dyn CellWatcher,
 ) -> Result<Vec<Cell>, RunError> {
     let mut cells = Cells { watcher, label, environment, found: Vec::new() };
-    crate::run::run(cases, environment, options, &mut cells)?;
+    // Each cell was told already, and whoever keeps cells has it.
+    all_kept(&crate::run::run(cases, environment, options, &mut cells)?)?;
     Ok(cells.found)
 }
 

@@ -232,6 +232,7 @@ fn made_up() -> Explanation {
             law(Quantity::Layers, line, Some(line), 0.0),
             law(Quantity::Tokens, Line { fixed: 100.0, ..line }, None, 3.0),
             law(Quantity::DtypeBytes, line, Some(line), 700.0),
+            law(Quantity::Steps, line, Some(Line { per_unit: 250.0, fixed: 8.0 }), 0.0),
         ],
         minimal: Some(Minimal {
             path: "smaller.yaml".into(),

@@ -134,6 +134,15 @@ fn two_at_once_make_one_environment_and_it_is_kept_while_it_is_used() {
 }
 
 #[test]
+fn a_torch_without_dynamo_is_refused_before_anything_is_fetched() {
+    let context = Context::new();
+    let error = context.resolve(&torch("1.13.0")).unwrap_err();
+    assert_eq!(error.to_string(), "torch 1.13.0 is too old: torchleak needs torch 2.0 or newer");
+    assert!(error.hint().unwrap().contains("--torch"));
+    assert!(!context.cache.root().exists());
+}
+
+#[test]
 fn a_torch_that_does_not_exist_leaves_nothing_ready_and_says_what_uv_said() {
     let context = Context::with_uv();
     let error = context.resolve(&torch("99.0.0")).unwrap_err();

@@ -28,6 +28,8 @@ mod views;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use pep440_rs::Version;
+
 pub use doctor::{Check, Doctor, Status, doctor};
 pub use error::EnvironmentError;
 pub use facts::{Device, Facts};
@@ -154,9 +156,14 @@ fn find(request: &Request, cache: &Cache, progress: &dyn Progress) -> Result<Env
     let (python, facts, origin) = match request {
         Request::Interpreter(path) => {
             let (python, facts) = given::find(path, cache, progress)?;
+            if let Ok(torch) = facts.torch.parse() {
+                check_age(&torch)?;
+            }
             (python, facts, Origin::Given)
         }
         Request::Managed(wanted) => {
+            // Before anything is downloaded.
+            check_age(&wanted.torch)?;
             let managed::Found { place, marker, in_use, is_new } =
                 managed::find_or_make(wanted, cache, progress)?;
             (place.python(), marker.facts, Origin::Managed { key: place.key, in_use, is_new })
@@ -164,6 +171,15 @@ fn find(request: &Request, cache: &Cache, progress: &dyn Progress) -> Result<Env
     };
     let devices = devices::find(&python, &facts, cache, progress)?;
     Ok(Environment { python, facts, devices, origin })
+}
+
+/// Refuses a torch without Dynamo, which workers import. Nightlies of the first one with it will do.
+fn check_age(torch: &Version) -> Result<(), EnvironmentError> {
+    let oldest = Version::new([2, 0]);
+    if Version::new(torch.release().iter().copied()) >= oldest {
+        return Ok(());
+    }
+    Err(EnvironmentError::OldTorch { torch: torch.to_string(), oldest })
 }
 
 /// The minor version of the Python 3 that an environment has or will have: the wanted one, else the machine's.

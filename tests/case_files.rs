@@ -121,6 +121,7 @@ fn the_good_case_is_good() {
 #[case::unknown_anchor("steps: 6", "steps: *many")]
 #[case::wrong_value_through_an_anchor("name: good", "name: &n good\nseed: *n")]
 #[case::tab_for_indentation("  mode: selective", "\tmode: selective")]
+#[case::tab_below_a_value("summary: A block", "\tsummary: A block")]
 #[case::unclosed_bracket("[uncollected, collected]", "[uncollected, collected")]
 fn a_bad_case_is_refused_with_place_and_hint(#[context] ctx: Context, #[case] from: &str, #[case] to: &str) {
     let name = ctx.description.expect("every row is named");

@@ -190,6 +190,35 @@ fn a_full_standard_output_is_an_error_and_a_closed_one_is_not() {
     assert_eq!(command.output().unwrap().status.code(), Some(0));
 }
 
+/// Puts a full disk in the place of a file of the run folder.
+fn loses(file: &str) -> String {
+    let setup = format!(
+        "import glob, os\n\
+         def setup(ctx):\n    folder = os.path.dirname(__file__)\n    \
+         for run in glob.glob(os.path.join(folder, 'runs', '*')):\n        place = os.path.join(run, '{file}')\n        \
+         if not os.path.lexists(place):\n            os.symlink('/dev/full', place)\n    return ctx\n"
+    );
+    leaks("65536").replace("def setup(ctx):\n    return ctx\n", &setup)
+}
+
+#[rstest]
+#[case("verdict.json")]
+#[case("control.jsonl")]
+#[case("cycles.html")]
+fn a_file_of_the_run_folder_that_cannot_be_written_is_an_error_below_the_verdict(#[case] file: &str) {
+    let context = Context::new();
+    let path = context.program_case("loses", &loses(file), "device: cpu\nexpect: [{verdict: reproduced}]");
+    let finished = context.run(["run", "--device", "cpu", path.to_str().unwrap()]);
+    assert_eq!(finished.code, 4, "{}\n{}", finished.stdout, finished.stderr);
+    assert!(finished.stdout.contains("reproduced (as expected)"), "{}", finished.stdout);
+    assert!(finished.stdout.contains("kept in part in runs/"), "{}", finished.stdout);
+    let said = &finished.stderr;
+    assert!(said.contains("error: files of the run folder cannot be written: `runs/"), "{said}");
+    assert!(said.contains(&format!("{file}` (No space left on device")), "{said}");
+    assert!(said.contains("try: choose another folder with --runs, or free some space"), "{said}");
+    assert!(!said.contains("WARN"), "{said}");
+}
+
 #[rstest]
 #[case::empty("", 3, "/nonexistent/python")]
 #[case::unknown("tpu", 2, "TORCHLEAK_DEVICE is `tpu`")]

@@ -13,7 +13,7 @@ use support::Context;
 use torchleak::case::Verdict;
 use torchleak::explain::{Effect, Explanation, Law, Line, Minimal, Quantity, Row, Shown};
 use torchleak::report::explain_markdown;
-use torchleak::run::{CaseOutcome, Outcome};
+use torchleak::run::{CaseOutcome, LostFiles, Outcome};
 use torchleak::verdict::Judgement;
 use torchleak_protocol::Device;
 
@@ -217,6 +217,7 @@ fn made_up() -> Explanation {
             native: None,
             ranks: Vec::new(),
             folder: None,
+            lost: LostFiles::default(),
         },
         own: Some(shown(Verdict::Reproduced, 1000, Effect::None)),
         has_model: true,
@@ -231,6 +232,7 @@ fn made_up() -> Explanation {
             law(Quantity::Layers, line, Some(line), 0.0),
             law(Quantity::Tokens, Line { fixed: 100.0, ..line }, None, 3.0),
             law(Quantity::DtypeBytes, line, Some(line), 700.0),
+            law(Quantity::Steps, line, Some(Line { per_unit: 250.0, fixed: 8.0 }), 0.0),
         ],
         minimal: Some(Minimal {
             path: "smaller.yaml".into(),

@@ -259,6 +259,21 @@ fn run_with_a_commit_says_so_everywhere_and_one_that_does_not_import_is_no_envir
     assert_eq!(fs::read_dir(cache.overlays()).unwrap().count(), 0);
 }
 
+#[test]
+fn a_repository_that_is_not_pytorch_is_refused() {
+    let (context, base) = (Context::new(), Base::new());
+    let repository = Repository::new(&context);
+    repository.commit("Not PyTorch", "README", "1\n");
+    for path in ["torch", FILE] {
+        let mut options = overlay_options(&base, &repository, "HEAD");
+        *options.last_mut().unwrap() = path;
+        let finished =
+            Finished::of(torchleak(&context).args(["run", "sac-stock"]).args(options).output().unwrap());
+        assert_eq!(finished.code, 2, "{}", finished.stdout);
+        assert!(finished.stderr.contains(&format!("there is and was no `{path}` at")), "{}", finished.stderr);
+    }
+}
+
 /// Where the commits of a history change between two ends, as `torchleak bisect` says it.
 fn bisected(
     context: &Context,

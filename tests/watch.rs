@@ -325,6 +325,16 @@ print([compiled(torch.ones(2)).sum().item() for _ in range(2)], net(torch.ones(2
     assert_eq!(steps(&report(&context)), [1]);
 }
 
+#[rstest]
+#[case::a_call("call:nope:x", "`nope:x` was never called")]
+#[case::another_optimizer("optimizer:1", "no optimizer 1 made a step, counted from 0")]
+#[case::many_steps("every:100", "the first optimizer did not make 100 steps")]
+fn a_step_that_never_ends_is_told_by_what_was_to_end_it(#[case] step: &str, #[case] said: &str) {
+    let (report, finished, _context) = watched(LOOP, &["--step", step], &["3", "-"]);
+    assert_eq!((finished.code, &report["verdict"]), (0, &"inconclusive".into()), "{}", finished.stderr);
+    assert_eq!(report["reason"], format!("torch was imported, but {said}"));
+}
+
 #[test]
 fn bad_usage_runs_nothing() {
     let context = Context::new();

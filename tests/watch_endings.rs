@@ -292,7 +292,35 @@ fn a_script_is_watched_to_its_end_and_works_as_without_torchleak_if_it(
 #[test]
 fn a_file_of_events_that_cannot_be_written_leaves_word_of_that() {
     let (report, finished, _context) = watched(&[SMALL, FILLS_THE_DISK].concat(), &[], &[]);
-    assert_eq!((finished.code, finished.stdout.as_str()), (0, "over\n"), "{}", finished.stderr);
+    assert_eq!((finished.code, finished.stdout.as_str()), (4, "over\n"), "{}", finished.stderr);
     let pid = &report["ranks"][0]["pid"];
     assert!(run_folder(&report).join(format!("events/failed-{pid}")).is_file(), "{report:#}");
+    assert!(finished.stderr.contains(&format!("process-{pid}.jsonl")), "{}", finished.stderr);
+}
+
+/// Puts a full disk in the place of a file of the run folder, and ends as its other argument says.
+const LOSES_A_FILE: &str = "\
+import glob
+for _ in range(4):
+    step()
+os.symlink('/dev/full', os.path.join(glob.glob('runs/*')[0], sys.argv[1]))
+sys.exit(int(sys.argv[2]))
+";
+
+#[rstest]
+#[case::the_verdict("verdict.json", "0", 4)]
+#[case::the_environment("environment.json", "0", 4)]
+#[case::the_verdict_of_a_script_that_fails("verdict.json", "7", 7)]
+fn what_of_the_run_folder_cannot_be_written_is_named_below_the_verdict(
+    #[case] file: &str,
+    #[case] ends: &str,
+    #[case] code: i32,
+) {
+    let (report, finished, _context) = watched(&[SMALL, LOSES_A_FILE].concat(), &[], &[file, ends]);
+    assert_eq!(finished.code, code, "{}", finished.stderr);
+    let (verdict, error) = finished.stderr.split_once("kept in").expect("a verdict");
+    assert!(verdict.contains("torchleak: inconclusive"), "{}", finished.stderr);
+    assert!(error.contains(&format!("{file}` (No space left on device")), "{error}");
+    assert!(!error.contains("WARN"), "{error}");
+    assert!(!run_folder(&report).join(file).exists());
 }

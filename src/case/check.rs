@@ -47,6 +47,31 @@ const MOST_STEPS: u32 = 10_000;
 /// Steps after warm-up that a slope needs.
 const FEWEST_MEASURED: u32 = 3;
 
+/// What is allowed for each number of a case that depends on no other.
+const RANGES: [(&str, u32, u32); 12] = [
+    ("ranks", 1, MOST_RANKS),
+    ("threads", 1, 1024),
+    ("layers", 1, 1024),
+    ("dim", 1, 131_072),
+    ("heads", 1, 4096),
+    ("kv_heads", 1, 4096),
+    ("head_dim", 2, 8192),
+    ("ffn_dim", 1, 1 << 20),
+    ("vocab", 1, 1 << 22),
+    ("batch", 1, 65_536),
+    ("seq", 1, 1 << 22),
+    ("gc_freq", 1, u32::MAX),
+];
+
+/// What is allowed for a key, in words. None for a key that is no number, or one of another size.
+pub(super) fn limits(key: &str) -> Option<String> {
+    match key {
+        "steps" => Some(format!("`warmup` + {FEWEST_MEASURED} to {MOST_STEPS}")),
+        "warmup" => Some(format!("0 to `steps` - {FEWEST_MEASURED}")),
+        _ => RANGES.iter().find(|(known, ..)| *known == key).map(|(_, low, high)| format!("{low} to {high}")),
+    }
+}
+
 struct Check<'a> {
     root: Path,
     report: &'a mut Report,
@@ -69,10 +94,13 @@ impl Check<'_> {
         }
     }
 
-    fn range(&mut self, path: &str, value: u32, low: u32, high: u32) -> bool {
+    /// Checks a number whose key is among [`RANGES`].
+    fn range(&mut self, path: &str, value: u32) -> bool {
+        let key = path.rsplit('.').next().unwrap_or(path);
+        let known = RANGES.iter().find(|(known, ..)| *known == key);
+        let &(_, low, high) = known.unwrap_or(&("", 0, u32::MAX));
         let within = (low..=high).contains(&value);
         if !within {
-            let key = path.rsplit('.').next().unwrap_or(path);
             self.report(path, with_hint(format!("`{key}` is {value}"), format!("allowed: {low} to {high}")));
         }
         within
@@ -155,7 +183,7 @@ impl Check<'_> {
     }
 
     fn ranks(&mut self, spec: &Spec) {
-        self.range("ranks", spec.ranks, 1, MOST_RANKS);
+        self.range("ranks", spec.ranks);
         if spec.ranks == 1 && spec.parallel != Parallel::None {
             let hint = "give `ranks: 2` or more, or leave `parallel` out";
             self.report("parallel", with_hint("one rank has nobody to be parallel with", hint));
@@ -277,7 +305,7 @@ impl Check<'_> {
         } else {
             self.measured_steps(&steps, sections.steps, spec.warmup);
         }
-        self.range(&place("threads", on.is_some_and(|on| on.threads.is_some())), sections.threads, 1, 1024);
+        self.range(&place("threads", on.is_some_and(|on| on.threads.is_some())), sections.threads);
         if let Some(retains) = sections.retains
             && sizes_are_good
         {
@@ -303,16 +331,16 @@ impl Check<'_> {
     fn model(&mut self, path: &str, model: &Model) -> bool {
         let found = self.report.iter().count();
         let at = |key: &str| format!("{path}.{key}");
-        self.range(&at("layers"), model.layers, 1, 1024);
-        let dim = self.range(&at("dim"), model.dim, 1, 131_072);
-        let heads = self.range(&at("heads"), model.heads, 1, 4096);
-        self.range(&at("ffn_dim"), model.ffn_dim, 1, 1 << 20);
+        self.range(&at("layers"), model.layers);
+        let dim = self.range(&at("dim"), model.dim);
+        let heads = self.range(&at("heads"), model.heads);
+        self.range(&at("ffn_dim"), model.ffn_dim);
         if let Some(vocab) = model.vocab {
-            self.range(&at("vocab"), vocab, 1, 1 << 22);
+            self.range(&at("vocab"), vocab);
         }
         let (width, count) = (model.dim, model.heads);
         match model.head_dim {
-            Some(size) if self.range(&at("head_dim"), size, 2, 8192) && size % 2 == 1 => {
+            Some(size) if self.range(&at("head_dim"), size) && size % 2 == 1 => {
                 let hint = "rotary embedding turns pairs of elements: choose an even width";
                 self.report(&at("head_dim"), with_hint(format!("`head_dim` is {size}, which is odd"), hint));
             }
@@ -336,7 +364,7 @@ impl Check<'_> {
             _ => {}
         }
         if let Some(kv) = model.kv_heads
-            && self.range(&at("kv_heads"), kv, 1, 4096)
+            && self.range(&at("kv_heads"), kv)
             && heads
             && count % kv != 0
         {
@@ -355,8 +383,8 @@ impl Check<'_> {
     }
 
     fn input(&mut self, path: &str, input: Input) -> bool {
-        let batch = self.range(&format!("{path}.batch"), input.batch, 1, 65_536);
-        let seq = self.range(&format!("{path}.seq"), input.seq, 1, 1 << 22);
+        let batch = self.range(&format!("{path}.batch"), input.batch);
+        let seq = self.range(&format!("{path}.seq"), input.seq);
         batch && seq
     }
 

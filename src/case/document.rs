@@ -25,9 +25,10 @@ impl Case {
     ///
     /// The text cannot be read as plain keys and values.
     pub fn document(&self, device: Device) -> Result<Document, CaseError> {
-        let mut keys: Map<String, Value> =
-            serde_yaml::from_str_with_options(&self.source, load::options())
-                .map_err(|error| CaseError::new(self.name(), Some(&self.source), explain(&error)))?;
+        let mut keys: Map<String, Value> = serde_yaml::from_str_with_options(&self.source, load::options())
+            .map_err(|error| {
+            CaseError::new(self.name(), Some(&self.source), explain(&error, &self.source))
+        })?;
         let name = match device {
             Device::Cpu => "cpu",
             Device::Cuda => "cuda",

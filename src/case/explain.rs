@@ -3,12 +3,13 @@
 use serde_yaml::{Error, Location, MessageFormatter, UserMessageFormatter};
 
 use super::{
+    check::limits,
     error::{Position, Problem},
     suggest,
 };
 
 /// Everything that one error of the parser says. Never empty.
-pub fn explain(error: &Error) -> Vec<Problem> {
+pub fn explain(error: &Error, text: &str) -> Vec<Problem> {
     match error.without_snippet() {
         Error::ValidationError { issues, locations, .. } => issues
             .iter()
@@ -17,8 +18,10 @@ pub fn explain(error: &Error) -> Vec<Problem> {
                 Problem::from_text(issue.message.as_deref().unwrap_or(&issue.code)).at(position(at))
             })
             .collect(),
-        Error::ValidationErrors { errors, .. } => errors.iter().flat_map(explain).collect(),
-        Error::AliasError { error, locations, .. } => explain(error)
+        Error::ValidationErrors { errors, .. } => {
+            errors.iter().flat_map(|error| explain(error, text)).collect()
+        }
+        Error::AliasError { error, locations, .. } => explain(error, text)
             .into_iter()
             .map(|problem| {
                 // What is wrong may be fine elsewhere: the place to change is where the alias is used.
@@ -29,12 +32,16 @@ pub fn explain(error: &Error) -> Vec<Problem> {
                 problem.at(used).hint(hint)
             })
             .collect(),
-        other => vec![describe(other).at(position(other.location()))],
+        other => {
+            let at = position(other.location());
+            vec![describe(other, at.and_then(|at| key_before(text, at))).at(at)]
+        }
     }
 }
 
-fn describe(error: &Error) -> Problem {
-    let a_case = "a case begins with `name:`, `summary:` and `model:`; see docs/case-format.md";
+/// The key is the one whose value is to blame, where there is one.
+fn describe(error: &Error, key: Option<&str>) -> Problem {
+    let a_case = "a case begins with `name:`, `summary:` and `model:` or `program:`; see docs/case-format.md";
     match error {
         Error::SerdeUnknownField { field, expected, .. } => {
             Problem::new(format!("unknown key `{field}`")).hint(suggest::choices(field, expected))
@@ -52,7 +59,11 @@ fn describe(error: &Error) -> Problem {
         | Error::SerdeInvalidValue { unexpected, expected, .. } => {
             Problem::new(format!("found {unexpected} where {expected} was expected"))
         }
-        Error::InvalidScalar { ty, .. } => Problem::new(format!("this is not {}", kind(ty))),
+        Error::InvalidScalar { ty, .. } => {
+            let limits = key.filter(|_| *ty == "u32").and_then(limits);
+            let kind = limits.map_or_else(|| kind(ty), |limits| format!("a whole number from {limits}"));
+            Problem::new(format!("this is not {kind}"))
+        }
         Error::Unexpected { expected, .. } => {
             Problem::new(format!("found something else where {} was expected", kind(expected)))
         }
@@ -77,6 +88,13 @@ fn describe(error: &Error) -> Problem {
         _ => Problem::new(own_words(error))
             .hint("check brackets, quotes and indentation here and on the line above"),
     }
+}
+
+/// The key that stands before a value on its line; a missing value begins with the key's own colon.
+fn key_before(text: &str, value: Position) -> Option<&str> {
+    let line = text.get(..value.offset)?.rsplit('\n').next()?;
+    let before = line.trim_end();
+    before.strip_suffix(':').unwrap_or(before).rsplit(|c: char| !c.is_ascii_alphanumeric() && c != '_').next()
 }
 
 fn own_words(error: &Error) -> String {

@@ -45,9 +45,9 @@ pub(super) fn parse(
     let text = str::from_utf8(bytes).map_err(|error| {
         CaseError::new(file, Some(&String::from_utf8_lossy(bytes)), vec![not_utf8(bytes, &error)])
     })?;
-    let refuse = |problems| CaseError::new(file, Some(text), problems);
+    let refuse = |problems| CaseError::new(file, Some(text), tab_behind(text, problems));
     let spec: Spec = serde_yaml::from_str_with_options_context_valid(text, options(), &Context { stem })
-        .map_err(|error| refuse(explain(&error)))?;
+        .map_err(|error| refuse(explain(&error, text)))?;
     let program = match &spec.program {
         Some(name) => {
             let found = program(name).map_err(|problem| refuse(vec![problem.at(key(text, "program"))]))?;
@@ -91,6 +91,26 @@ fn not_utf8(bytes: &[u8], error: &std::str::Utf8Error) -> Problem {
         offset,
         length: 1,
     }))
+}
+
+/// A line that is indented by a tab is what the parser stumbles over, there or on the line above or below. It does not
+/// say so, and the tab looks like spaces.
+fn tab_behind(text: &str, problems: Vec<Problem>) -> Vec<Problem> {
+    let near =
+        |line: u64| problems.iter().any(|problem| problem.at.is_some_and(|at| at.line.abs_diff(line) <= 1));
+    let mut offset = 0;
+    for (line, number) in text.split_inclusive('\n').zip(1..) {
+        let indent = line.len() - line.trim_start_matches([' ', '\t']).len();
+        if let Some(before) = line[..indent].find('\t')
+            && near(number)
+        {
+            let at = Position { line: number, column: before as u64 + 1, offset: offset + before, length: 1 };
+            let problem = Problem::new("this line is indented by a tab, which YAML does not allow");
+            return vec![problem.hint("indent with spaces").at(Some(at))];
+        }
+        offset += line.len();
+    }
+    problems
 }
 
 /// The position of a key of the top level.

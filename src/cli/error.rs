@@ -144,7 +144,7 @@ impl CliError {
             Self::Watch(WatchError::Worker(_)) => ExitCode::NoEnvironment,
             Self::Watch(_)
             | Self::Explain(_)
-            | Self::Run(RunError::Folder { .. })
+            | Self::Run(RunError::Folder { .. } | RunError::Lost(_))
             | Self::Signals(_)
             | Self::Output(_)
             | Self::File { .. } => ExitCode::NoVerdict,

@@ -19,7 +19,7 @@ use crate::environment::{Environment, EnvironmentArgs, OnStderr};
 use crate::exit_code::{BisectCode, ExitCode};
 use crate::native;
 use crate::report::{MatrixReport, ProgressWatcher, case_lines, case_text, document};
-use crate::run::{CaseOutcome, Outcome};
+use crate::run::{CaseOutcome, Outcome, all_kept};
 use crate::say::say;
 use crate::versions::{Cell, label};
 
@@ -138,6 +138,7 @@ fn run_cases(args: &RunArgs, cache: &CacheArgs) -> Result<Vec<CaseOutcome>, CliE
     let label = label(&environment.facts.torch, overlay);
     let cells = outcomes.iter().map(|outcome| Cell::of(outcome, &label, &environment));
     args.reports.write(&MatrixReport::new(cells.collect()), cases)?;
+    all_kept(&outcomes)?;
     Ok(outcomes)
 }
 

@@ -104,6 +104,7 @@ pub fn run(args: &WatchArgs, cache: &CacheArgs) -> Result<ProcessExitCode, CliEr
     let colour = std::io::stderr().is_terminal() && console::colors_enabled_stderr();
     say(watch_text(&watched.summary, &watched.folder, args.findings, colour).trim_end());
     let written = write_output(args, &watched);
+    let written = all_kept(&watched).and(written);
     if let Err(error) = &written
         && watched.exit != ScriptExit::Exited(0)
     {
@@ -147,6 +148,11 @@ fn write_output(args: &WatchArgs, watched: &Watched) -> Result<(), WatchError> {
         }
     };
     std::fs::write(path, text).map_err(|source| WatchError::Output { path: path.clone(), source })
+}
+
+/// Whether everything of the run folder is on disk.
+fn all_kept(watched: &Watched) -> Result<(), WatchError> {
+    if watched.lost.is_empty() { Ok(()) } else { Err(WatchError::Lost(watched.lost.clone())) }
 }
 
 fn exit_code(args: &WatchArgs, watched: &Watched) -> ProcessExitCode {

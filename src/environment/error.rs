@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use pep440_rs::Version;
+
 use crate::cache::CacheError;
 use crate::process::Exit;
 
@@ -111,6 +113,14 @@ pub enum EnvironmentError {
         /// The last lines of the traceback.
         traceback: String,
     },
+    /// torch is older than what workers need.
+    #[error("torch {torch} is too old: torchleak needs torch {oldest} or newer")]
+    OldTorch {
+        /// The version that was asked for, or that the interpreter has.
+        torch: String,
+        /// The oldest that there can be.
+        oldest: Version,
+    },
     /// The index gave another version than was asked for.
     #[error("torch {wanted} was asked for and torch {found} was installed")]
     WrongTorch {
@@ -168,6 +178,11 @@ impl EnvironmentError {
         self.is_caused_by(NO_BUILD)
     }
 
+    /// Whether the wanted torch is older than all that torchleak can use.
+    pub fn is_too_old(&self) -> bool {
+        matches!(self, Self::OldTorch { .. })
+    }
+
     fn is_caused_by(&self, hint: &str) -> bool {
         matches!(self, Self::Helper { tail, exit, .. } if helper_hint(&tail.join("\n"), *exit) == Some(hint))
     }
@@ -219,6 +234,9 @@ impl EnvironmentError {
             Self::DoesNotImport { .. } => {
                 "choose a release closer to the commit with --torch, or more --paths that changed together"
             }
+            Self::OldTorch { .. } => {
+                "choose a newer release with --torch, or another interpreter with --python"
+            }
             Self::WrongTorch { .. } => "check the indexes given with --index-url and --extra-index-url",
             Self::NoUv(_) => {
                 "install it (https://docs.astral.sh/uv/, or `pip install uv`) and put it on PATH, or pass an \
@@ -233,7 +251,7 @@ impl EnvironmentError {
     }
 }
 
-const DISK: &str = "the disk is full: make room with `torchleak env prune` or `uv cache clean`, or choose another disk \
+const DISK: &str = "the disk is full: make room with `torchleak env prune --keep 1` or `uv cache clean`, or choose another disk \
                     with --cache-dir";
 
 const NO_BUILD: &str =

@@ -94,9 +94,13 @@ impl Law {
         self.residual <= APART * self.points.iter().map(|(_, bytes)| bytes.abs()).fold(0.0, f64::max)
     }
 
-    /// Whether all of it is proportional to the quantity.
-    pub fn is_proportional(&self) -> bool {
-        self.fitted.fixed.abs() <= self.residual
+    /// Whether a prediction says the same of every amount: to the byte where the points lie on the line to the byte.
+    pub fn is_as_predicted(&self) -> bool {
+        let Some(predicted) = self.predicted else { return false };
+        self.points.iter().all(|(amount, bytes)| {
+            let noise = if self.residual > 0.0 { self.residual.max(APART * bytes.abs()) } else { 0.5 };
+            (self.fitted.at(*amount) - predicted.at(*amount)).abs() <= noise
+        })
     }
 }
 
@@ -159,6 +163,16 @@ mod tests {
         assert_eq!(Law::of(Quantity::Layers, &some).unwrap().predicted, None);
     }
 
+    #[test]
+    fn a_line_as_straight_as_another_is_not_as_predicted_where_it_is_another_line() {
+        let mut twice = points(&[1, 2, 3], |x| (200 * x) as f64);
+        twice.iter_mut().for_each(|point| point.predicted = Some(100.0 * point.amount as f64));
+        assert!(!Law::of(Quantity::Steps, &twice).unwrap().is_as_predicted());
+        let mut noisy = points(&[1, 2, 3], |x| (200 * x) as f64);
+        noisy[1].retained += 2.0;
+        assert!(Law::of(Quantity::Steps, &noisy).unwrap().is_as_predicted());
+    }
+
     proptest! {
         #[test]
         fn whole_bytes_on_a_line_give_the_line_to_the_byte(
@@ -171,7 +185,7 @@ mod tests {
             prop_assert_eq!(law.predicted, Some(law.fitted));
             prop_assert_eq!(law.residual, 0.0);
             prop_assert!(law.is_linear());
-            prop_assert_eq!(law.is_proportional(), fixed == 0);
+            prop_assert!(law.is_as_predicted());
         }
 
         #[test]

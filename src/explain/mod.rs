@@ -25,7 +25,7 @@ pub use sentence::{law_words, sentence};
 use crate::case::{Body, Case, CaseError};
 use crate::environment::Environment;
 use crate::interrupt;
-use crate::run::{CaseOutcome, RunError, RunOptions, Watcher, make_new_folder, run};
+use crate::run::{CaseOutcome, RunError, RunOptions, Watcher, all_kept, make_new_folder, run};
 use effect::Leak;
 
 /// What the name of an explanation's folder has between its time and its case.
@@ -87,7 +87,8 @@ struct Bench<'a> {
 impl Bench<'_> {
     /// Runs cases in one warm host. Their outcomes are in the order of the cases.
     fn run(&mut self, cases: &[Case]) -> Result<Vec<CaseOutcome>, RunError> {
-        run(cases, self.environment, &self.options, self.watcher)
+        let outcomes = run(cases, self.environment, &self.options, self.watcher)?;
+        all_kept(&outcomes).map(|()| outcomes)
     }
 }
 

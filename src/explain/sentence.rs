@@ -1,6 +1,6 @@
 //! What an ablation found, in the sentences that an issue needs.
 
-use super::{Effect, Explanation, Law, Row};
+use super::{Effect, Explanation, Law, Line, Row};
 use crate::case::Verdict;
 
 /// The finding in a few sentences. `torch` is the version that it was made on.
@@ -28,7 +28,7 @@ pub fn sentence(explanation: &Explanation, torch: &str) -> String {
     add("It needs", gone(rows));
     add("It changes with", changes(rows));
     add("It scales", explanation.laws.iter().map(law_words).collect());
-    add("It does not depend on", listed(rows, Effect::None));
+    add("What it retains per step does not depend on", listed(rows, Effect::None));
     add("Not known", listed(rows, Effect::Unknown));
     if !explanation.has_model && !explanation.interrupted {
         text.push_str(" The case has a program of its own, whose conditions only its author can switch.");
@@ -84,17 +84,21 @@ pub fn law_words(law: &Law) -> String {
     if !law.is_linear() {
         return format!("not linearly with {quantity} (a line misses a point by {:.0} bytes)", law.residual);
     }
-    let besides = match law.fitted.fixed {
-        _ if law.is_proportional() => String::new(),
-        fixed => format!(" besides {fixed:.0} bytes"),
-    };
-    let predicted = match law.predicted {
-        Some(line) => format!("predicted {:.0}", line.per_unit),
-        None => "nothing predicted".to_owned(),
+    let line = |line: Line| {
+        let is_proportional = line.fixed.abs() <= law.residual;
+        let besides =
+            if is_proportional { String::new() } else { format!(" besides {:.0} bytes", line.fixed) };
+        format!("{:.0} bytes per {unit}{besides}", line.per_unit)
     };
     let apart = match law.residual {
         0.0 => "to the byte".to_owned(),
         apart => format!("within {apart:.0} bytes"),
     };
-    format!("with {quantity} by {:.0} bytes per {unit}{besides} ({predicted}; {apart})", law.fitted.per_unit)
+    // How well a line fits must not read as how well the prediction does.
+    let how = match law.predicted {
+        Some(predicted) if law.is_as_predicted() => format!("predicted {:.0}; {apart}", predicted.per_unit),
+        Some(predicted) => format!("not as predicted: {}; a line fits {apart}", line(predicted)),
+        None => format!("nothing predicted; a line fits {apart}"),
+    };
+    format!("with {quantity} by {} ({how})", line(law.fitted))
 }

@@ -46,7 +46,8 @@ pub fn case_text(outcome: &CaseOutcome, findings: usize, colour: bool) -> String
         }
     }
     if let Some(folder) = &outcome.folder {
-        let _ = writeln!(text, "  kept in {}", folder.display());
+        let part = if outcome.lost.is_empty() { "" } else { "in part " };
+        let _ = writeln!(text, "  kept {part}in {}", folder.display());
     }
     text
 }

@@ -3,24 +3,37 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::Serialize;
 use torchleak_protocol::ArmEvent;
 
-use super::{CaseOutcome, RankOutcome, RunError};
+use super::{CaseOutcome, LostFiles, RankOutcome, RunError};
 use crate::case::Case;
 use crate::cycles::{Diagnosis, dot, html};
 use crate::environment::Environment;
 use crate::verdict::Numbers;
 use crate::worker::LogSink;
 
+/// The events of the arms.
+pub const EVENTS: &str = "events.jsonl";
+
+/// What the arms print.
+pub const LOG: &str = "stdout.log";
+
 /// A run folder that is being written.
 #[derive(Debug)]
 pub struct RunFolder {
     path: PathBuf,
     events: File,
-    log: Arc<Mutex<File>>,
+    log: Arc<Mutex<Log>>,
+}
+
+/// What the arms print, and why the file has not all of it.
+#[derive(Debug)]
+struct Log {
+    file: File,
+    failed: Option<io::Error>,
 }
 
 /// What `environment.json` holds.
@@ -76,8 +89,8 @@ impl RunFolder {
         };
         std::fs::write(path.join("environment.json"), serde_json::to_string_pretty(&description)? + "\n")?;
         let append = |name| OpenOptions::new().create(true).append(true).open(path.join(name));
-        let events = append("events.jsonl")?;
-        let log = Arc::new(Mutex::new(append("stdout.log")?));
+        let events = append(EVENTS)?;
+        let log = Arc::new(Mutex::new(Log { file: append(LOG)?, failed: None }));
         Ok(Self { path, events, log })
     }
 
@@ -95,40 +108,19 @@ impl RunFolder {
         self.events.write_all(restart_line(arm).as_bytes())
     }
 
-    /// Writes the verdict with its numbers, and what the positive control reported, without which
-    /// no verdict holds that says that nothing was found.
-    pub fn write_verdict(&self, outcome: &CaseOutcome, control: &str) -> io::Result<()> {
-        std::fs::write(self.path.join("control.jsonl"), control)?;
-        let ranks: Vec<_> = outcome
-            .ranks
-            .iter()
-            .map(|RankOutcome { judgement, .. }| {
-                serde_json::json!({
-                    "verdict": judgement.verdict.word(),
-                    "reason": judgement.reason,
-                    "numbers": judgement.numbers.as_ref().map(numbers_json),
-                })
-            })
-            .collect();
-        let verdict = serde_json::json!({
-            "schema": 1,
-            "name": outcome.name,
-            "device": outcome.device,
-            "verdict": outcome.verdict().map(|verdict| verdict.word()),
-            "reason": outcome.reason(),
-            "expected": outcome.expected.map(|verdict| verdict.word()),
-            "ok": outcome.is_ok(),
-            "seconds": outcome.seconds,
-            "numbers": outcome.numbers().map(numbers_json),
-            "ranks": ranks,
-            "native": outcome.native,
-        });
-        std::fs::write(self.path.join("verdict.json"), format!("{verdict:#}\n"))
-    }
-
-    /// Writes a diagnosis as data, as a graph and as a page.
-    pub fn write_diagnosis(&self, case: &str, diagnosis: &Diagnosis) -> io::Result<()> {
-        write_diagnosis(&self.path, case, diagnosis)
+    /// Writes the verdict with its numbers, and after it what it stands on: what the positive control reported,
+    /// without which no verdict holds that says that nothing was found, and the diagnosis. Gives what is lost.
+    pub fn conclude(&self, outcome: &CaseOutcome, control: &str) -> LostFiles {
+        let mut lost = LostFiles::default();
+        lost.write(self.path.join("verdict.json"), &verdict_text(outcome));
+        lost.write(self.path.join("control.jsonl"), control);
+        if let Some(diagnosis) = &outcome.diagnosis {
+            lost.extend(&write_diagnosis(&self.path, &outcome.name, diagnosis));
+        }
+        if let Some(error) = self.log.lock().unwrap_or_else(PoisonError::into_inner).failed.take() {
+            lost.note(self.path.join(LOG), &error);
+        }
+        lost
     }
 
     /// Gives the log for what an arm prints. Each line gets the arm's name, because arms print at the
@@ -136,11 +128,42 @@ impl RunFolder {
     pub fn log(&self, arm: &str) -> LogSink {
         let (log, arm) = (Arc::clone(&self.log), arm.to_owned());
         Arc::new(move |line| {
-            let mut file = log.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            // A full disk stops the arm through its events; its prints are not worth another error.
-            let _ = writeln!(file, "[{arm}] {line}");
+            let mut log = log.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Err(error) = writeln!(log.file, "[{arm}] {line}") {
+                // The arm goes on, because its events may have room still.
+                log.failed = Some(error);
+            }
         })
     }
+}
+
+/// `verdict.json`.
+fn verdict_text(outcome: &CaseOutcome) -> String {
+    let ranks: Vec<_> = outcome
+        .ranks
+        .iter()
+        .map(|RankOutcome { judgement, .. }| {
+            serde_json::json!({
+                "verdict": judgement.verdict.word(),
+                "reason": judgement.reason,
+                "numbers": judgement.numbers.as_ref().map(numbers_json),
+            })
+        })
+        .collect();
+    let verdict = serde_json::json!({
+        "schema": 1,
+        "name": outcome.name,
+        "device": outcome.device,
+        "verdict": outcome.verdict().map(|verdict| verdict.word()),
+        "reason": outcome.reason(),
+        "expected": outcome.expected.map(|verdict| verdict.word()),
+        "ok": outcome.is_ok(),
+        "seconds": outcome.seconds,
+        "numbers": outcome.numbers().map(numbers_json),
+        "ranks": ranks,
+        "native": outcome.native,
+    });
+    format!("{verdict:#}\n")
 }
 
 fn numbers_json(numbers: &Numbers) -> serde_json::Value {
@@ -155,12 +178,17 @@ fn numbers_json(numbers: &Numbers) -> serde_json::Value {
     })
 }
 
-/// Writes a diagnosis into a run folder. `name` is the page's title.
-pub fn write_diagnosis(folder: &Path, name: &str, diagnosis: &Diagnosis) -> io::Result<()> {
-    let json = serde_json::to_string_pretty(diagnosis)? + "\n";
-    std::fs::write(folder.join("cycles.json"), json)?;
-    std::fs::write(folder.join("cycles.dot"), dot(&diagnosis.report.findings))?;
-    std::fs::write(folder.join("cycles.html"), html(name, diagnosis))
+/// Writes a diagnosis into a run folder, as data, as a graph and as a page, and gives what is lost. `name` is the
+/// page's title.
+pub fn write_diagnosis(folder: &Path, name: &str, diagnosis: &Diagnosis) -> LostFiles {
+    let mut lost = LostFiles::default();
+    match serde_json::to_string_pretty(diagnosis) {
+        Ok(json) => lost.write(folder.join("cycles.json"), &(json + "\n")),
+        Err(error) => lost.note(folder.join("cycles.json"), &error.into()),
+    }
+    lost.write(folder.join("cycles.dot"), &dot(&diagnosis.report.findings));
+    lost.write(folder.join("cycles.html"), &html(name, diagnosis));
+    lost
 }
 
 /// One event as a line of `events.jsonl` or `control.jsonl`.

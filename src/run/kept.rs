@@ -8,7 +8,7 @@ use torchleak_protocol::{ArmEvent, Device};
 
 use super::conclude::{conclude, explain};
 use super::control::{ARMS, ControlArms, ControlResults};
-use super::{ArmOutcome, CaseOutcome, Outcome, native};
+use super::{ArmOutcome, CaseOutcome, LostFiles, Outcome, native};
 use crate::case::{Case, CaseError, Resolved, Verdict};
 use crate::environment::{Device as Gpu, Facts};
 use crate::measure::Recording;
@@ -246,6 +246,7 @@ fn outcome(
         outcome,
         seconds: file.seconds,
         folder: None,
+        lost: LostFiles::default(),
     })
 }
 

@@ -7,6 +7,7 @@ mod conclude;
 mod control;
 mod folder;
 mod kept;
+mod lost;
 mod native;
 mod outcome;
 mod plan;
@@ -24,6 +25,7 @@ pub(crate) use conclude::judged_memory;
 pub(crate) use folder::relevant_variables;
 pub use folder::{make_new_folder, write_diagnosis};
 pub use kept::{Kept, KeptEnvironment, KeptError};
+pub use lost::LostFiles;
 pub use outcome::{ArmOutcome, CaseOutcome, Outcome};
 pub use plan::default_device;
 pub use ranks::RankOutcome;
@@ -55,13 +57,15 @@ pub struct RunOptions {
     pub native: Option<Result<PathBuf, String>>,
 }
 
-/// What keeps a run from starting.
+/// What keeps a run from starting, or from being kept.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     #[error(transparent)]
     Worker(#[from] WorkerError),
     #[error("the run folder `{path}` cannot be written")]
     Folder { path: PathBuf, source: std::io::Error },
+    #[error("files of the run folder cannot be written: {0}")]
+    Lost(LostFiles),
     #[error(transparent)]
     Case(#[from] crate::case::CaseError),
     #[error("torch {torch} sees no CUDA device on this machine")]
@@ -73,7 +77,7 @@ impl RunError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Worker(error) => Some(error.hint().to_owned()),
-            Self::Folder { .. } => Some("choose another folder with --runs, or free some space".to_owned()),
+            Self::Folder { .. } | Self::Lost(_) => Some("choose another folder with --runs, or free some space".to_owned()),
             Self::NoDevice { .. } => Some(
                 "run on a machine with a GPU and its driver, or with --device cpu; `torchleak doctor` shows the GPUs"
                     .to_owned(),
@@ -113,4 +117,14 @@ pub fn run(
         Session::run(session, jobs, &mut recorder)?;
     }
     Ok(recorder.outcomes())
+}
+
+/// Whether everything is on disk that these verdicts stand on.
+///
+/// # Errors
+/// Files of run folders could not be written.
+pub fn all_kept(outcomes: &[CaseOutcome]) -> Result<(), RunError> {
+    let mut lost = LostFiles::default();
+    outcomes.iter().for_each(|outcome| lost.extend(&outcome.lost));
+    if lost.is_empty() { Ok(()) } else { Err(RunError::Lost(lost)) }
 }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use torchleak_protocol::Device;
 
+use super::LostFiles;
 use super::ranks::RankOutcome;
 use crate::case::{Prediction, Verdict};
 use crate::cycles::{Diagnosis, Retained};
@@ -51,6 +52,8 @@ pub struct CaseOutcome {
     pub ranks: Vec<RankOutcome>,
     /// Where everything is kept. None when nothing was run.
     pub folder: Option<PathBuf>,
+    /// What of it could not be written.
+    pub lost: LostFiles,
 }
 
 /// How a case came out.

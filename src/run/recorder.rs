@@ -9,7 +9,8 @@ use torchleak_protocol::{ArmEvent, Device, HostEvent, Start};
 
 use super::conclude::{conclude, explain};
 use super::control::{ARMS, ControlArms, ControlResults};
-use super::folder::{RunFolder, event_line, restart_line};
+use super::folder::{EVENTS, LOG, RunFolder, event_line, restart_line};
+use super::lost::LostFiles;
 use super::native;
 use super::outcome::{ArmOutcome, CaseOutcome, Outcome};
 use super::plan::{Plan, PlannedCase};
@@ -47,6 +48,8 @@ struct Tracked {
     resolved: Resolved,
     expected: Option<Verdict>,
     folder: Option<RunFolder>,
+    /// What of the folder could not be written.
+    lost: LostFiles,
     arms: Vec<ArmOutcome>,
     diagnosis: Option<Diagnosis>,
     retained: Option<Retained>,
@@ -132,6 +135,7 @@ impl Tracked {
             resolved,
             expected,
             folder: None,
+            lost: LostFiles::default(),
             arms: Vec::new(),
             diagnosis: None,
             retained: None,
@@ -179,8 +183,8 @@ impl Tracked {
         if let Some(folder) = &mut self.folder
             && let Err(error) = folder.record_restart(&outcome.name)
         {
-            // Where this fails the next event fails too, and that stops the arm.
-            tracing::warn!(%error, folder = %folder.path().display(), "a restart cannot be noted");
+            // Without the note the events read as if the arm had not begun anew.
+            self.lost.note(folder.path().join(EVENTS), &error);
         }
     }
 
@@ -197,31 +201,23 @@ impl Tracked {
             None if interrupted => &missing,
             None => return,
         };
-        let log = self.folder_path().unwrap_or_default().join("stdout.log").display().to_string();
+        let log = self.folder_path().unwrap_or_default().join(LOG).display().to_string();
         let (outcome, judged) = conclude(&self.resolved, &self.arms, control, &log);
         self.native = self.native.take().or_else(|| native::conclude(&self.resolved, &self.arms, &log));
         self.explain(&outcome, judged);
         self.outcome = Some(outcome);
         self.took = took;
-        if let Some(folder) = &self.folder
-            && let Err(error) = folder.write_verdict(&self.snapshot(), control_lines)
-        {
-            // The verdict is told nevertheless, and the events from which it follows are kept.
-            tracing::warn!(%error, folder = %folder.path().display(), "the verdict cannot be written");
+        if let Some(folder) = &self.folder {
+            // The verdict is told whatever is lost.
+            self.lost.extend(&folder.conclude(&self.snapshot(), control_lines));
         }
     }
 
-    /// Explains what stays, and leaves the explanation of the garbage in the run folder.
+    /// Explains what stays.
     fn explain(&mut self, outcome: &Outcome, judged: Vec<Judgement>) {
         let explained = explain(&self.arms, self.resolved.layers(), outcome, judged);
         (self.diagnosis, self.retained, self.ranks) =
             (explained.diagnosis, explained.retained, explained.ranks);
-        if let (Some(folder), Some(diagnosis)) = (&self.folder, &self.diagnosis)
-            && let Err(error) = folder.write_diagnosis(&self.resolved.name, diagnosis)
-        {
-            // The verdict does not depend on these files, and the events hold what is in them.
-            tracing::warn!(%error, folder = %folder.path().display(), "the diagnosis cannot be written");
-        }
     }
 
     fn snapshot(&self) -> CaseOutcome {
@@ -240,6 +236,7 @@ impl Tracked {
             seconds: self.took.as_secs_f64(),
             ranks: self.ranks.clone(),
             folder: self.folder_path(),
+            lost: self.lost.clone(),
         }
     }
 }
@@ -280,9 +277,9 @@ impl Observer for Recorder<'_> {
                 let arm = &mut case.arms[*arm];
                 if let Some(folder) = &mut case.folder {
                     let told = (case.resolved.ranks > 1).then_some(rank);
-                    folder.record(&arm.name, told, event).map_err(|error| {
-                        format!("{}: {error}", folder.path().join("events.jsonl").display())
-                    })?;
+                    folder
+                        .record(&arm.name, told, event)
+                        .map_err(|error| format!("{}: {error}", folder.path().join(EVENTS).display()))?;
                 }
                 if let Some(recording) = arm.recording_mut(rank as usize) {
                     recording.push(event);

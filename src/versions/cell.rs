@@ -8,7 +8,7 @@ use torchleak_protocol::Device;
 use super::Unavailable;
 use crate::case::{Case, Verdict};
 use crate::environment::Environment;
-use crate::run::{CaseOutcome, Outcome, RunError, RunOptions, Watcher};
+use crate::run::{CaseOutcome, Outcome, RunError, RunOptions, Watcher, all_kept};
 
 /// What one case showed in one environment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -95,7 +95,7 @@ impl Cell {
     }
 
     /// The cell of a case on a version that has no environment. It is as well as expected where the version was never
-    /// built for this Python.
+    /// built for this Python, or is too old for torchleak.
     pub fn without_environment(
         case: &Case,
         label: &str,
@@ -119,7 +119,7 @@ impl Cell {
             device,
             verdict: None,
             expected: None,
-            ok: is_no_build,
+            ok: is_no_build || matches!(why, Unavailable::Environment(error) if error.is_too_old()),
             growth: None,
             seconds: 0.0,
             run_dir: None,
@@ -147,7 +147,8 @@ pub fn run_cells(
     watcher: &mut dyn CellWatcher,
 ) -> Result<Vec<Cell>, RunError> {
     let mut cells = Cells { watcher, label, environment, found: Vec::new() };
-    crate::run::run(cases, environment, options, &mut cells)?;
+    // Each cell was told already, and whoever keeps cells has it.
+    all_kept(&crate::run::run(cases, environment, options, &mut cells)?)?;
     Ok(cells.found)
 }
 

@@ -101,7 +101,9 @@ impl Commits {
         for path in &found.paths {
             match explain_missing(&found.git, path, &hash, &found.trees) {
                 // A file that upstream added later is taken away from the release too.
-                Err(CommitsError::NoSuchPath { .. }) if environment::is_installed(&found.base, path)? => {}
+                Err(CommitsError::NoSuchPath { .. })
+                    if has_package(&found.git, &hash, path)?
+                        && environment::is_installed(&found.base, path)? => {}
                 result => result?,
             }
         }
@@ -304,6 +306,13 @@ fn explain_missing(git: &Git, path: &str, newest: &str, trees: &[Tree]) -> Resul
     }
     // A file that was removed earlier is taken away from the release, and that is what the commit is like.
     if paths::is_file(&path) { Ok(()) } else { Err(CommitsError::NoPython { path, commit }) }
+}
+
+/// Whether the commit has the package that a path is in. Without it the repository is not PyTorch's, or its root is
+/// elsewhere, and taking the files away from the release would say nothing of the commit.
+pub(super) fn has_package(git: &Git, hash: &str, path: &str) -> Result<bool, CommitsError> {
+    let package = path.split('/').next().unwrap_or(path).to_owned();
+    Ok(!git.tree(hash, &[package])?.is_empty())
 }
 
 fn unreadable(error: GitError) -> Unavailable {

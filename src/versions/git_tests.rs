@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::commits::Commits;
+use super::commits::{Commits, has_package};
 use super::commits_error::CommitsError;
 use super::git::{Git, Tree};
 use super::git_error::GitError;
@@ -234,4 +234,17 @@ fn paths_without_python_or_that_never_existed_are_told_apart() {
     // With nothing to say against the repository, the missing environment is what is told.
     let error = repository.between(&old, "main", &["torch/utils"]);
     assert!(matches!(error, CommitsError::Environment(_)), "{error}");
+}
+
+#[test]
+fn a_repository_without_the_package_is_not_taken_for_a_release_without_its_files() {
+    let repository = Repository::new();
+    repository.commit("Not PyTorch", &[("README", Some("1\n")), ("src/torch/a.py", Some("1\n"))]);
+    let git = Git::open(repository.path()).unwrap();
+    let hash = git.resolve("HEAD").unwrap();
+    for path in ["torch", "torch/utils/checkpoint.py"] {
+        assert!(!has_package(&git, &hash, path).unwrap(), "{path}");
+    }
+    repository.commit("PyTorch", &[("torch/a.py", Some("1\n"))]);
+    assert!(has_package(&git, &git.resolve("HEAD").unwrap(), "torch/utils/checkpoint.py").unwrap());
 }

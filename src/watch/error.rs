@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::run::LostFiles;
 use crate::worker::WorkerError;
 
 #[derive(Debug, thiserror::Error)]
@@ -13,6 +14,8 @@ pub enum WatchError {
     Folder { path: PathBuf, source: io::Error },
     #[error("the command `{command}` cannot be started")]
     Start { command: String, source: io::Error },
+    #[error("files of the run folder cannot be written: {0}")]
+    Lost(LostFiles),
     #[error("signals cannot be passed on to the script")]
     Signals(#[source] io::Error),
     #[error("the report cannot be written to `{path}`")]
@@ -24,7 +27,9 @@ impl WatchError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Worker(error) => Some(error.hint().to_owned()),
-            Self::Folder { .. } => Some("choose another folder with --runs, or free some space".to_owned()),
+            Self::Folder { .. } | Self::Lost(_) => {
+                Some("choose another folder with --runs, or free some space".to_owned())
+            }
             Self::Start { .. } => {
                 Some("check the command after `--`, such as `torchleak watch -- python train.py`".to_owned())
             }

@@ -11,7 +11,7 @@ use super::merge::Summary;
 use super::options::WatchOptions;
 use super::process::Process;
 use super::script::ScriptExit;
-use crate::run::{make_new_folder, relevant_variables, write_diagnosis};
+use crate::run::{LostFiles, make_new_folder, relevant_variables, write_diagnosis};
 
 /// A run folder that is being written.
 #[derive(Debug)]
@@ -64,26 +64,17 @@ impl WatchFolder {
         self.path.join("events")
     }
 
-    /// Writes what was found. The script has ended, and its exit code must not depend on a full disk.
+    /// Writes what was found, and gives what is lost. The script has ended, so all else can still be told.
     pub fn conclude(
         &self,
         options: &WatchOptions,
         processes: &[Process],
         summary: &Summary,
         exit: ScriptExit,
-    ) {
-        if let Err(error) = self.write(options, processes, summary, exit) {
-            tracing::warn!(%error, folder = %self.path.display(), "the verdict cannot be written");
-        }
-    }
-
-    fn write(
-        &self,
-        options: &WatchOptions,
-        processes: &[Process],
-        summary: &Summary,
-        exit: ScriptExit,
-    ) -> io::Result<()> {
+    ) -> LostFiles {
+        let mut lost = LostFiles::default();
+        let document = crate::report::watch_document(summary, exit, &self.path);
+        lost.write(self.path.join("verdict.json"), &format!("{document:#}\n"));
         let environment = json!({
             "schema": 1,
             "torchleak": env!("CARGO_PKG_VERSION"),
@@ -91,12 +82,11 @@ impl WatchFolder {
             "processes": processes.iter().filter_map(|process| process.facts.as_ref()).collect::<Vec<_>>(),
             "environment_variables": relevant_variables(),
         });
-        std::fs::write(self.path.join("environment.json"), format!("{environment:#}\n"))?;
+        lost.write(self.path.join("environment.json"), &format!("{environment:#}\n"));
         if let Some(diagnosis) = &summary.diagnosis {
-            write_diagnosis(&self.path, &script_name(options), diagnosis)?;
+            lost.extend(&write_diagnosis(&self.path, &script_name(options), diagnosis));
         }
-        let document = crate::report::watch_document(summary, exit, &self.path);
-        std::fs::write(self.path.join("verdict.json"), format!("{document:#}\n"))
+        lost
     }
 }
 

@@ -72,7 +72,7 @@ impl Summary {
             .iter()
             .filter_map(|process| Some((process.began.as_ref()?.rank, diagnosis(process)?)))
             .collect();
-        let (verdict, reason) = match merged(&ranks, processes, &unwatched) {
+        let (verdict, reason) = match merged(&options.boundary, &ranks, processes, &unwatched) {
             (Verdict::Fixed, reason) => match unseen(&stepped, exit) {
                 Some(what) => (Verdict::Inconclusive, format!("{what}; of what was seen, {reason}")),
                 None => (Verdict::Fixed, reason),
@@ -145,9 +145,14 @@ impl RankSummary {
 }
 
 /// The verdict on the script: that of the first rank to leak, else the one that all ranks share.
-fn merged(ranks: &[RankSummary], processes: &[Process], unwatched: &[Unwatched]) -> (Verdict, String) {
+fn merged(
+    boundary: &Boundary,
+    ranks: &[RankSummary],
+    processes: &[Process],
+    unwatched: &[Unwatched],
+) -> (Verdict, String) {
     let Some(first) = ranks.first() else {
-        return (Verdict::Inconclusive, nothing_seen(processes, unwatched));
+        return (Verdict::Inconclusive, nothing_seen(boundary, processes, unwatched));
     };
     if let [only] = ranks {
         return (only.verdict.verdict, only.verdict.reason.clone());
@@ -174,14 +179,27 @@ fn merged(ranks: &[RankSummary], processes: &[Process], unwatched: &[Unwatched])
     }
 }
 
-fn nothing_seen(processes: &[Process], unwatched: &[Unwatched]) -> String {
+fn nothing_seen(boundary: &Boundary, processes: &[Process], unwatched: &[Unwatched]) -> String {
     if !processes.is_empty() {
-        return "torch was imported, but no step of an optimizer was seen; --step names what else ends a step".to_owned();
+        return format!("torch was imported, but {}", no_step(boundary));
     }
     if !unwatched.is_empty() {
         return "no interpreter that can be watched imported torch".to_owned();
     }
     "no watched interpreter imported torch, so the script ran as if unwatched".to_owned()
+}
+
+/// Why there was no step, by what was to end one.
+fn no_step(boundary: &Boundary) -> String {
+    match boundary {
+        Boundary::Optimizer { index: 0 } => {
+            "no step of an optimizer was seen; --step names what else ends a step".to_owned()
+        }
+        Boundary::Optimizer { index } => format!("no optimizer {index} made a step, counted from 0"),
+        Boundary::Every { steps } => format!("the first optimizer did not make {steps} steps"),
+        Boundary::Call { module, function } => format!("`{module}:{function}` was never called"),
+        Boundary::Time { seconds } => format!("it was over before the first {seconds} s were"),
+    }
 }
 
 /// The findings of all ranks, alike ones once.

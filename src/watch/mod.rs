@@ -30,6 +30,7 @@ pub use options::{BoundaryError, WatchOptions, parse_boundary};
 pub use process::Process;
 pub use script::ScriptExit;
 
+use crate::run::LostFiles;
 use crate::worker::{WorkerError, startup_folder, unpack};
 use folder::WatchFolder;
 use script::Script;
@@ -51,6 +52,8 @@ pub struct Watched {
     pub summary: Summary,
     /// Where everything is kept.
     pub folder: std::path::PathBuf,
+    /// What of it could not be written.
+    pub lost: LostFiles,
 }
 
 /// Runs a script to its end and says what was seen.
@@ -73,8 +76,9 @@ pub fn watch(options: &WatchOptions, follower: &mut dyn Follower) -> Result<Watc
             break exit;
         }
     };
+    let mut lost = tail.lost();
     let (processes, unwatched) = tail.end();
     let summary = Summary::of(options, &processes, unwatched, exit);
-    folder.conclude(options, &processes, &summary, exit);
-    Ok(Watched { exit, summary, folder: folder.path().to_owned() })
+    lost.extend(&folder.conclude(options, &processes, &summary, exit));
+    Ok(Watched { exit, summary, folder: folder.path().to_owned(), lost })
 }

@@ -3,13 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::{self, BufRead, BufReader};
 use std::path::PathBuf;
 
 use torchleak_protocol::WatchEvent;
 
 use super::Follower;
 use super::process::Process;
+use crate::run::LostFiles;
 
 /// All files of a run.
 #[derive(Debug)]
@@ -63,6 +64,16 @@ impl Tail {
         for followed in self.files.values_mut() {
             followed.read(&mut self.unwatched, follower);
         }
+    }
+
+    /// The files of events that are not whole, because their processes could not write on.
+    pub fn lost(&self) -> LostFiles {
+        let mut lost = LostFiles::default();
+        for pid in &self.cut_off {
+            let file = self.folder.join(format!("process-{pid}.jsonl"));
+            lost.note(file, &io::Error::other("its process could not write all of it"));
+        }
+        lost
     }
 
     /// The processes, in the order of their ranks, and those that could not be watched.

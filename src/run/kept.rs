@@ -8,15 +8,13 @@ use torchleak_protocol::{ArmEvent, Device};
 
 use super::conclude::{conclude, explain};
 use super::control::{ARMS, ControlArms, ControlResults};
+use super::folder::{EVENTS, LOG};
 use super::{ArmOutcome, CaseOutcome, LostFiles, Outcome, native};
 use crate::case::{Case, CaseError, Resolved, Verdict};
 use crate::environment::{Device as Gpu, Facts};
 use crate::measure::Recording;
 use crate::verdict::{Judgement, Native};
 use crate::worker::Ending;
-
-/// What the arms printed.
-const LOG: &str = "stdout.log";
 
 /// A run, as its folder tells of it.
 #[derive(Debug)]
@@ -106,7 +104,7 @@ impl Kept {
         let file = |name: &'static str| text(name).ok_or(KeptError::Missing { file: name });
         let case = Case::kept("case.yaml", &file("case.yaml")?, &text)?;
         let environment: KeptEnvironment = document("environment.json", &file("environment.json")?)?;
-        let events = events("events.jsonl", &file("events.jsonl")?)?;
+        let events = events(EVENTS, &file(EVENTS)?)?;
         let verdict: VerdictFile = document("verdict.json", &file("verdict.json")?)?;
         let device = device(&events).ok_or(KeptError::NothingRan)?;
         let resolved = case.resolved(device);

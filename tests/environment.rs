@@ -2,8 +2,10 @@
 //!
 //! What uv has downloaded once is linked, not copied, so that an environment costs seconds and little room.
 
+mod support;
+
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -327,6 +329,50 @@ fn prune_never_touches_what_torchleak_did_not_make() {
     assert_eq!(removed, ["torch-2.13.0-py3.11-22222222"]);
     assert!(!half.exists() && link.is_symlink() && outside.path().join("kept").exists());
     assert!(foreign.iter().all(|folder| folder.join("kept").exists()));
+}
+
+/// An environment that was broken off, with one MiB that has a second name.
+fn unfinished(context: &Context, second: &Path) {
+    let folder = context.folder("torch-2.13.0-py3.11-22222222");
+    fs::write(folder.with_file_name("torch-2.13.0-py3.11-22222222.lock"), "1").unwrap();
+    fs::write(folder.join("lib.so"), vec![1; 1 << 20]).unwrap();
+    fs::hard_link(folder.join("lib.so"), second).unwrap();
+}
+
+#[test]
+fn prune_removes_the_downloads_that_an_environment_was_made_of_and_counts_what_is_freed() {
+    if which::which("uv").is_ok() {
+        support::skipped("torchleak's own downloads", "the uv on PATH has a cache that is the user's");
+        return;
+    }
+    let context = Context::new();
+    let uv = context.cache.uv().join("bin/uv");
+    fs::create_dir_all(uv.parent().unwrap()).unwrap();
+    fs::write(&uv, "#!/bin/sh\necho \"$*\" > \"$UV_CACHE_DIR/../told\"; rm -r \"$UV_CACHE_DIR/archive\"\n")
+        .unwrap();
+    fs::set_permissions(&uv, fs::Permissions::from_mode(0o755)).unwrap();
+    let archive = context.cache.uv_cache().join("archive");
+    fs::create_dir_all(&archive).unwrap();
+    unfinished(&context, &archive.join("lib.so"));
+    assert!(list(&context.cache).unwrap()[0].own_bytes >= 1 << 20);
+    let args = PruneArgs { older_than: Some(0), ..PruneArgs::default() };
+    let dry = prune(&context.cache, &PruneArgs { dry_run: true, ..args.clone() }, &Silent).unwrap();
+    let done = prune(&context.cache, &args, &Silent).unwrap();
+    for pruned in [&dry, &done] {
+        assert!((1 << 20..1 << 21).contains(&pruned.freed_bytes), "{pruned:?}");
+        assert_eq!(pruned.shared_bytes, 0);
+    }
+    assert!(!archive.exists());
+    assert!(fs::read_to_string(context.cache.root().join("told")).unwrap().contains("cache prune --ci"));
+}
+
+#[test]
+fn prune_does_not_count_as_freed_what_has_a_name_elsewhere() {
+    let context = Context::new();
+    unfinished(&context, &context.cache.root().with_file_name("users-own"));
+    let done = prune(&context.cache, &PruneArgs { keep: Some(1), ..PruneArgs::default() }, &Silent).unwrap();
+    assert_eq!((done.removed.len(), done.shared_bytes >> 20), (1, 1));
+    assert!(done.freed_bytes < 1 << 20, "{done:?}");
 }
 
 #[test]

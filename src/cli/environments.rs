@@ -15,7 +15,7 @@ pub enum EnvCommand {
     List(FormatArgs),
     /// Find or make an environment, check it and print its interpreter
     Add(EnvironmentArgs),
-    /// Remove environments that torchleak made
+    /// Remove environments that torchleak made, and the downloads that they were made of
     Prune(PruneArgs),
 }
 
@@ -47,6 +47,13 @@ fn pruned_text(pruned: &Pruned, dry_run: bool) -> String {
     lines.extend(pruned.in_use.iter().map(|one| format!("kept {}, which is in use", one.key)));
     let verb = if dry_run { "would free" } else { "freed" };
     lines.push(format!("{verb} {}", human(pruned.freed_bytes as f64)));
+    if pruned.shared_bytes > 0 {
+        lines.push(format!(
+            "{} of these files stay, because other environments share them, or the cache of a uv on PATH, which `uv cache prune --ci` \
+             empties",
+            human(pruned.shared_bytes as f64)
+        ));
+    }
     lines.join("\n")
 }
 

@@ -5,7 +5,6 @@ use std::process::Command;
 use std::time::Duration;
 
 use comfy_table::{Cell, Color, Table, presets};
-use indicatif::{BinaryBytes, DecimalBytes};
 use serde::Serialize;
 
 use super::error::EnvironmentError;
@@ -13,8 +12,9 @@ use super::interpreters;
 use super::list;
 use super::managed::free_bytes;
 use super::request::DEFAULT_PYTHON_MINORS;
-use super::size_of;
+use super::size::size_of;
 use super::uv::Uv;
+use crate::bytes::human;
 use crate::cache::Cache;
 use crate::machine::{self, Memory};
 use crate::process;
@@ -169,11 +169,12 @@ fn disk(cache: &Cache) -> Check {
     let Some(free) = free_bytes(cache.root()) else {
         return check("disk", Status::Warn, format!("unknown at {}", cache.root().display()), None);
     };
-    let value = format!("{} free at {}", DecimalBytes(free), cache.root().display());
+    let value = format!("{} free at {}", human(free as f64), cache.root().display());
     if free >= ENOUGH_DISK {
         return check("disk", Status::Ok, value, None);
     }
-    let mend = "torchleak env prune --older-than 30, or --cache-dir on another disk (a CUDA build of torch needs about 6 GB)";
+    let mend = "torchleak env prune --keep 1 and, where uv is on PATH, uv cache prune --ci; or --cache-dir on another disk \
+                (a CUDA build of torch needs about 6 GB)";
     check("disk", Status::Warn, value, Some(mend))
 }
 
@@ -181,7 +182,7 @@ fn memory() -> Check {
     let Some(Memory { total, available }) = machine::memory() else {
         return check("memory", Status::Warn, "unknown", None);
     };
-    let value = format!("{} available of {}", BinaryBytes(available), BinaryBytes(total));
+    let value = format!("{} available of {}", human(available as f64), human(total as f64));
     if available >= ENOUGH_MEMORY {
         check("memory", Status::Ok, value, None)
     } else {
@@ -204,7 +205,7 @@ fn cache_checks(cache: &Cache) -> Result<Vec<Check>, EnvironmentError> {
             Ok(()) => check(
                 "cache",
                 Status::Ok,
-                format!("{root}  {}", DecimalBytes(size_of(cache.root()).bytes)),
+                format!("{root}  {}", human(size_of(cache.root()).bytes as f64)),
                 None,
             ),
             Err(error) => check("cache", Status::Missing, error.to_string(), Some(&error.hint())),

@@ -251,7 +251,7 @@ impl EnvironmentError {
     }
 }
 
-const DISK: &str = "the disk is full: make room with `torchleak env prune` or `uv cache clean`, or choose another disk \
+const DISK: &str = "the disk is full: make room with `torchleak env prune --keep 1` or `uv cache clean`, or choose another disk \
                     with --cache-dir";
 
 const NO_BUILD: &str =

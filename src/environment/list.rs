@@ -6,13 +6,14 @@ use std::io;
 use std::path::PathBuf;
 
 use comfy_table::{Table, presets};
-use indicatif::DecimalBytes;
 use jiff::Timestamp;
 use serde::Serialize;
 
 use super::error::EnvironmentError;
 use super::managed::{Marker, Place};
-use super::size_of;
+use super::size::{Names, size_of_all};
+use super::uv::Uv;
+use crate::bytes::human;
 use crate::cache::Cache;
 
 /// One environment in the cache.
@@ -34,7 +35,7 @@ pub struct Listed {
     pub requirements: Vec<String>,
     /// The bytes of everything in it.
     pub bytes: u64,
-    /// The bytes that removing it frees; uv's cache and other environments may share the rest.
+    /// The bytes that pruning it frees; other environments and the cache of a uv on PATH may share the rest.
     pub own_bytes: u64,
     /// When it was last used or, if it never was, made.
     pub last_used: Option<Timestamp>,
@@ -45,7 +46,10 @@ pub struct Listed {
 /// # Errors
 /// The folder of environments cannot be read.
 pub fn list(cache: &Cache) -> Result<Vec<Listed>, EnvironmentError> {
-    let mut all: Vec<Listed> = places(cache)?.iter().map(describe).collect();
+    let places = places(cache)?;
+    // They go when an environment is pruned, so what only they share is freed.
+    let downloads = Names::of(Uv::downloads(cache).as_deref().filter(|_| !places.is_empty()));
+    let mut all: Vec<Listed> = places.iter().map(|place| describe(place, &downloads)).collect();
     all.sort_by(|a, b| b.last_used.cmp(&a.last_used).then_with(|| a.key.cmp(&b.key)));
     Ok(all)
 }
@@ -69,8 +73,8 @@ pub fn table(listed: &[Listed], cache: &Cache) -> String {
             one.key.clone(),
             one.torch.clone().unwrap_or_else(|| "unfinished".to_owned()),
             one.python.clone().unwrap_or_default(),
-            DecimalBytes(one.bytes).to_string(),
-            DecimalBytes(one.own_bytes).to_string(),
+            human(one.bytes as f64),
+            human(one.own_bytes as f64),
             one.last_used.map_or_else(|| "never".to_owned(), |at| ago(Timestamp::now(), at)),
         ]);
     }
@@ -109,9 +113,9 @@ fn marker(place: &Place) -> Option<Marker> {
     serde_json::from_str(&fs::read_to_string(place.marker()).ok()?).ok()
 }
 
-fn describe(place: &Place) -> Listed {
+fn describe(place: &Place, downloads: &Names) -> Listed {
     let ready = place.ready();
-    let size = size_of(&place.folder);
+    let size = size_of_all(std::slice::from_ref(&place.folder), downloads);
     let stamp = |path: PathBuf| fs::metadata(path).and_then(|found| found.modified()).ok();
     let last_used = stamp(place.used()).or_else(|| stamp(place.marker()));
     let facts = ready.as_ref().map(|marker| &marker.facts);

@@ -20,6 +20,7 @@ mod prune;
 mod releases;
 mod request;
 mod room;
+mod size;
 mod torch_wheel;
 mod uv;
 mod view;
@@ -203,41 +204,4 @@ pub fn find_or_install_uv(cache: &Cache, progress: &dyn Progress) -> Result<Path
     let found = uv::Uv::find_or_install(cache, progress);
     progress.end();
     found.map(|uv| uv.program().to_owned())
-}
-
-/// The size of what is in a folder: each file once, however many names it has, and links not followed.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Size {
-    /// Everything in it.
-    pub bytes: u64,
-    /// What nothing outside it shares by a hard link, and so what removing it frees.
-    pub own_bytes: u64,
-}
-
-fn size_of(folder: &Path) -> Size {
-    use std::os::unix::fs::MetadataExt;
-    let mut size = Size::default();
-    let mut shared = std::collections::BTreeMap::<(u64, u64), (u64, u64, u64)>::new();
-    let mut folders = vec![folder.to_owned()];
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-            // What vanishes while it is looked at has no size. This does not follow links.
-            let Ok(found) = entry.metadata() else { continue };
-            let bytes = found.blocks() * 512;
-            if found.is_dir() {
-                folders.push(entry.path());
-            } else if found.nlink() > 1 {
-                let seen = shared.entry((found.dev(), found.ino())).or_insert((0, found.nlink(), bytes));
-                seen.0 += 1;
-                continue;
-            }
-            size.bytes += bytes;
-            size.own_bytes += bytes;
-        }
-    }
-    for (seen, links, bytes) in shared.into_values() {
-        size.bytes += bytes;
-        size.own_bytes += if seen == links { bytes } else { 0 };
-    }
-    size
 }

@@ -12,11 +12,13 @@ use super::list::{Listed, list};
 use super::lock::{Kind, Lock};
 use super::managed::Place;
 use super::progress::Progress;
+use super::size::{Names, size_of, size_of_all};
 use super::uv::{Uv, remove_folder, run_helper};
 use super::view;
 use crate::cache::Cache;
 
-/// What to remove. Unfinished environments always go.
+/// What to remove. Unfinished environments always go, and so do the downloads that environments are made of, if any
+/// environment does: as long as they are kept, removing environments frees next to nothing.
 #[derive(Debug, Clone, Default, Args)]
 #[command(group = clap::ArgGroup::new("what").args(["older_than", "keep", "all"]).multiple(true).required(true))]
 pub struct PruneArgs {
@@ -26,7 +28,7 @@ pub struct PruneArgs {
     /// Keep the N last used, and remove the others (with --older-than: those of the others that are old enough)
     #[arg(long, value_name = "N", conflicts_with = "all")]
     pub keep: Option<usize>,
-    /// Remove all, and the downloads of the uv that torchleak installed
+    /// Remove all, and every download of the uv that torchleak installed
     #[arg(long)]
     pub all: bool,
     /// Only say what would be removed
@@ -43,6 +45,8 @@ pub struct Pruned {
     pub in_use: Vec<Listed>,
     /// The bytes that this frees.
     pub freed_bytes: u64,
+    /// The bytes of what was removed that something else shares, so that they are not free.
+    pub shared_bytes: u64,
 }
 
 /// Removes environments.
@@ -55,21 +59,30 @@ pub fn prune(cache: &Cache, args: &PruneArgs, progress: &dyn Progress) -> Result
         // What is left of a view shares the files of its environment, which would keep their room.
         view::sweep(cache);
     }
+    let mut going = Vec::new();
     for one in chosen(list(cache)?, args, Timestamp::now()) {
         let place = Place::new(cache, &one.key);
-        let Some(lock) = Lock::try_take(&place.lock(), Kind::Exclusive)? else {
-            done.in_use.push(one);
-            continue;
-        };
-        if !args.dry_run {
-            progress.begin(&format!("removing {}", one.key));
+        match Lock::try_take(&place.lock(), Kind::Exclusive)? {
+            Some(lock) => {
+                going.push((place, lock));
+                done.removed.push(one);
+            }
+            None => done.in_use.push(one),
+        }
+    }
+    let downloads = Uv::downloads(cache).filter(|_| args.all || !going.is_empty());
+    let folders: Vec<_> = going.iter().map(|(place, _)| place.folder.clone()).chain(downloads).collect();
+    let size = size_of_all(&folders, &Names::default());
+    (done.freed_bytes, done.shared_bytes) = (size.own_bytes, size.bytes - size.own_bytes);
+    if !args.dry_run && !folders.is_empty() {
+        // uv may keep some of its downloads, so what is freed is what is gone.
+        let before = size_of(cache.root()).own_bytes;
+        for (place, lock) in going {
+            progress.begin(&format!("removing {}", place.key));
             remove(&place, lock)?;
         }
-        done.freed_bytes += one.own_bytes;
-        done.removed.push(one);
-    }
-    if args.all && !args.dry_run {
-        clean_downloads(cache, progress)?;
+        if args.all { clean_downloads(cache, progress) } else { forget_downloads(cache, progress) }?;
+        done.freed_bytes = before.saturating_sub(size_of(cache.root()).own_bytes);
     }
     progress.end();
     Ok(done)
@@ -121,15 +134,13 @@ pub fn forget_downloads(cache: &Cache, progress: &dyn Progress) -> Result<(), En
 }
 
 fn tell_uv(cache: &Cache, words: &[&str], progress: &dyn Progress) -> Result<(), EnvironmentError> {
-    // A link in its place leads to downloads that are not torchleak's to remove.
-    let is_folder = fs::symlink_metadata(cache.uv_cache()).is_ok_and(|found| found.is_dir());
-    let Some(uv) = Uv::find(cache).filter(|uv| uv.is_own(cache) && is_folder) else {
+    let (Some(downloads), Some(uv)) = (Uv::downloads(cache), Uv::find(cache)) else {
         return Ok(());
     };
     // uv knows how to do this beside another uv at work.
     progress.begin("removing downloads");
     let mut clean = uv.command(cache.root());
-    clean.args(words).env("UV_CACHE_DIR", cache.uv_cache());
+    clean.args(words).env("UV_CACHE_DIR", downloads);
     run_helper("removing downloads", clean, progress)
 }
 

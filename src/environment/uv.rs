@@ -56,6 +56,15 @@ impl Uv {
         Self { program: own_program(cache), cache: (!chosen).then(|| cache.uv_cache()) }
     }
 
+    /// The downloads of the uv that torchleak installed, if that is the one in use: links to them make environments. A
+    /// link in their place leads to downloads that are not torchleak's to remove.
+    pub(super) fn downloads(cache: &Cache) -> Option<PathBuf> {
+        let folder = cache.uv_cache();
+        let is_folder = fs::symlink_metadata(&folder).is_ok_and(|found| found.is_dir());
+        let is_own = || Self::find(cache).is_some_and(|uv| uv.is_own(cache));
+        (is_folder && is_own()).then_some(folder)
+    }
+
     pub(super) fn program(&self) -> &Path {
         &self.program
     }

@@ -98,7 +98,7 @@ mod tests {
         fs::hard_link(at(&one, "elsewhere"), at(&outside, "elsewhere")).unwrap();
         let kib = |size: Size| (size.bytes >> 16, size.own_bytes >> 16);
         assert_eq!(kib(size_of(&one)), (2, 0));
-        assert_eq!(kib(size_of_all(&[one.clone()], &Names::of(Some(&other)))), (2, 1));
+        assert_eq!(kib(size_of_all(std::slice::from_ref(&one), &Names::of(Some(&other)))), (2, 1));
         assert_eq!(kib(size_of_all(&[one, other], &Names::of(None))), (2, 1));
         assert_eq!(kib(size_of(folder.path())), (2, 2));
     }

@@ -16,6 +16,7 @@ import torchleak_probe as probe
 from torchleak_worker import failure
 from torchleak_worker.collector import gc
 from torchleak_worker.loop import ALLOCATOR_VARIABLES, collect_to_fixpoint
+from torchleak_worker.survivors import Newborn
 from torchleak_worker.watch import counters, diagnosis, signals
 from torchleak_worker.watch.automatic import AutomaticCollection
 from torchleak_worker.watch.events import Events
@@ -49,6 +50,7 @@ class Watcher:
         self._ended = False
         self._reading = counters.PacedReading()
         self._before: set[int] | None = None
+        self._newborn: Newborn | None = None
         self._last_full = 0
         self._left: float | None = None
         self._cost = 0.0
@@ -165,10 +167,14 @@ class Watcher:
         garbage = None
         objects = passes = 0
         if due.diagnose and self._reports_cycles:
-            before = self._before if due.retained else None
-            garbage = diagnosis.look(before=before, show_values=self.spec.show_values)
+            newborn = self._newborn if due.retained else None
+            garbage = diagnosis.look(newborn=newborn, show_values=self.spec.show_values)
             garbage |= {"step": self.step, "over_steps": self.step - self._last_full}
             objects, passes = garbage["objects"], 2
+            if due.follow and self._before is not None:
+                self._newborn = Newborn(self._before)
+            elif due.retained:
+                self._newborn = None
         elif due.generation == 2:
             objects, passes = collect_to_fixpoint(2)
         else:

@@ -197,8 +197,11 @@ if __name__ == '__main__':
 ";
     let (report, finished, context) = watched(script, &["--mode", "compare"], &[start]);
     assert_eq!((finished.code, steps(&report)), (0, vec![24]), "{}", finished.stderr);
+    let told = |report: &Value| report["remarks"].to_string().matches("which were not watched").count();
+    assert_eq!(told(&report), 1, "{report:#}");
     let finished = watch(&context, &["--workers"], &["train.py", start]);
     let report = self::report(&context);
+    assert_eq!(told(&report), 0, "{report:#}");
     // Two epochs with two workers, each of which fetches half of twelve batches.
     assert_eq!((finished.code, steps(&report)), (0, vec![24, 6, 6, 6, 6]), "{}", finished.stderr);
     assert_eq!(report["ranks"][4]["worker"], 1);

@@ -46,6 +46,7 @@ class Watcher:
         self._imported = False
         self._busy = False
         self._began = False
+        self._told_of_workers = False
         self._stopped = False
         self._ended = False
         self._reading = counters.PacedReading()
@@ -121,6 +122,7 @@ class Watcher:
     def _measure(self, entered: float, steps_of: str, worker: int | None) -> None:
         if not self._began:
             self._begin(steps_of, worker)
+        self._tell_of_workers()
         self.step += 1
         seconds = None if self._left is None else entered - self._left
         memory = self._read()
@@ -219,6 +221,19 @@ class Watcher:
         gc.callbacks.append(self.others)
         if self.schedule.disables_collection:
             self._automatic.turn_off()
+
+    def _tell_of_workers(self) -> None:
+        """Tells once of worker processes that are not watched: what they leak is not seen."""
+        process: Any = sys.modules.get("multiprocessing.process")
+        if self._told_of_workers or self.spec.workers or process is None:
+            return
+        # Workers of a DataLoader or of a pool are daemons; processes that train themselves seldom are.
+        if any(child.daemon for child in list(getattr(process, "_children", ()))):
+            self._told_of_workers = True
+            self.note(
+                "this process has worker processes, which were not watched: "
+                "`--workers` watches those of a DataLoader"
+            )
 
     def _give_up(self) -> None:
         """Goes on as if unwatched after a failure of ours, which is told if it can be."""

@@ -14,7 +14,13 @@ const KEPT: &str = "kept = []\n";
 const PROGRAMS: [(&str, &str, &str, &str); 15] = [
     ("clean", "", "", ""),
     ("leaks-in-c", "", "graph(ctx)", ""),
-    ("keeps-tensors-in-a-list", KEPT, "kept.append(torch.ones(25_000))", ""),
+    // What is replaced at each step is larger than what is kept, and no leak.
+    (
+        "keeps-tensors-in-a-list",
+        KEPT,
+        "kept.append(torch.ones(25_000)), setattr(ctx, 'batch', torch.ones(50_000))",
+        "",
+    ),
     ("keeps-a-tenth-of-its-prediction", KEPT, "kept.append(torch.ones(25_000))", BIG),
     ("keeps-a-graph-in-a-cycle", "", "graph_in_cycle(ctx)", BY_CPP),
     ("keeps-a-graph-in-a-cycle-once", "", "graph_in_cycle(ctx) if ctx.step == 1 else None", ""),

@@ -109,6 +109,27 @@ fn what_a_list_keeps_is_uncollectable_and_the_list_is_named() {
 }
 
 #[test]
+fn only_what_outlives_further_steps_is_named_and_its_graph_with_it() {
+    let script = "\
+predictions = []
+for index in range(32):
+    optimizer.zero_grad()
+    batch = torch.ones(1024, 8)
+    prediction = model(batch)
+    prediction.sum().backward()
+    optimizer.step()
+    predictions.append(prediction)
+";
+    let (report, _, _context) = watched(&[SMALL, script].concat(), &["--mode", "compare"], &[]);
+    assert_eq!(report["verdict"], "uncollectable", "{report:#}");
+    let sentences = report["retained"]["sentences"].as_array().unwrap();
+    // A batch and gradients are new in each step too, and the next one replaces them.
+    assert_eq!(sentences.len(), 1, "{sentences:?}");
+    let only = sentences[0].as_str().unwrap();
+    assert!(only.contains("through `.predictions[") && only.contains("(AddmmBackward0)"), "{only}");
+}
+
+#[test]
 fn a_clean_script_is_fixed_only_with_its_control() {
     let (report, _, _context) = watched(LOOP, &["--mode", "compare", "--fail-on-leak", "1"], &["32", "-"]);
     assert_eq!(report["verdict"], "fixed", "{report:#}");
@@ -216,8 +237,11 @@ if __name__ == '__main__':
 ";
     let (report, finished, context) = watched(script, &["--mode", "compare"], &[start]);
     assert_eq!((finished.code, steps(&report)), (0, vec![24]), "{}", finished.stderr);
+    let told = |report: &Value| report["remarks"].to_string().matches("which were not watched").count();
+    assert_eq!(told(&report), 1, "{report:#}");
     let finished = watch(&context, &["--workers"], &["train.py", start]);
     let report = self::report(&context);
+    assert_eq!(told(&report), 0, "{report:#}");
     // Two epochs with two workers, each of which fetches half of twelve batches.
     assert_eq!((finished.code, steps(&report)), (0, vec![24, 6, 6, 6, 6]), "{}", finished.stderr);
     assert_eq!(report["ranks"][4]["worker"], 1);

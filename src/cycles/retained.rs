@@ -7,7 +7,7 @@ use super::sentence::{expression, shape};
 use crate::bytes::human;
 use crate::measure::Recording;
 
-/// What the last step of a diagnosis run left alive, in words.
+/// What one step made and later steps left alive, in words.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Retained {
     /// One for each retention of the report, in its order.
@@ -15,7 +15,7 @@ pub struct Retained {
     pub report: RetentionReport,
 }
 
-/// Takes what holds the tensors that the last step left, if it left any.
+/// Takes what holds the tensors that live on, if there are any.
 pub fn retained(recording: &Recording) -> Option<Retained> {
     let report = recording.garbage.last()?.retained.clone()?;
     let sentences = report.retentions.iter().map(sentence).collect();
@@ -23,14 +23,23 @@ pub fn retained(recording: &Recording) -> Option<Retained> {
 }
 
 fn sentence(retention: &Retention) -> String {
-    let (noun, verb) = if retention.count == 1 { ("tensor", "is") } else { ("tensors", "are") };
+    let (noun, verb, keeps, whose) = if retention.count == 1 {
+        ("tensor", "is", "keeps", "its graph")
+    } else {
+        ("tensors", "are", "keep", "their graphs")
+    };
     let through = if retention.path.is_empty() {
         String::new()
     } else {
         format!(" through `{}`", expression(&retention.path))
     };
+    // A loss has four bytes; what grows is what made it, which no Python object shows.
+    let graph =
+        retention.tensor.grad_fn.as_deref().map_or_else(String::new, |made_by| {
+            format!(" and {keeps} {whose} of autograd ({made_by}) alive")
+        });
     format!(
-        "{} {noun} {}, {} per step, {verb} held by {}{through}",
+        "{} {noun} {}, {} per step, {verb} held by {}{through}{graph}",
         retention.count,
         shape(&retention.tensor),
         human(retention.bytes as f64),

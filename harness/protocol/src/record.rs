@@ -115,8 +115,8 @@ pub struct GarbageRecord {
     pub shared: Census,
     /// Which cycles keep those tensors. Absent where no tensor is in garbage.
     pub cycles: Option<CycleReport>,
-    /// What holds the storages that the step left alive although everything was collected. Only the
-    /// last step asks, and it is absent where there are none.
+    /// What holds the storages that an earlier step made and that live on although everything was
+    /// collected. Only the last step asks, and it is absent where there are none.
     pub retained: Option<RetentionReport>,
 }
 

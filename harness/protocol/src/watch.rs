@@ -184,8 +184,8 @@ pub struct WatchGarbage {
     pub shared: Census,
     /// Which cycles keep those tensors. Absent where no tensor is in garbage.
     pub cycles: Option<CycleReport>,
-    /// What holds the storages that the step left alive although everything was collected, if it was
-    /// asked.
+    /// What holds the storages that an earlier step made and that live on although everything was
+    /// collected, if it was asked.
     pub retained: Option<RetentionReport>,
     /// Wall time of all of this.
     pub seconds: f64,

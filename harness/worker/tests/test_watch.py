@@ -29,7 +29,15 @@ def test_rounds_are_steps_without_collection_and_diagnosed_in_rounds_of_powers_o
     # The warm-up ends with a collect; rounds 1, 2, 4 and 8 begin with a diagnosed step.
     assert collected == [3, 4, 8, 9, 13, 17, 18, 22, 26, 30, 34, 35, 39]
     assert [step for step, what in due.items() if what.diagnose] == [4, 9, 18, 35]
-    assert due[3].control and due[3].prepare and due[4].retained
+    assert due[3].control and due[3].prepare and due[4].follow
+
+
+@pytest.mark.parametrize(("mode", "last"), [("compare", 9), ("debug", 6)])
+def test_what_holds_a_step_s_tensors_is_asked_once_further_steps_are_over(mode, last):
+    watched = schedule(mode)
+    due = {step: watched.after(step) for step in range(1, 40)}
+    assert [step for step, what in due.items() if what.follow] == [4]
+    assert [step for step, what in due.items() if what.retained] == [last]
 
 
 @pytest.fixture

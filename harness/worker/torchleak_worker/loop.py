@@ -9,7 +9,7 @@ from typing import Any
 import torch
 import torchleak_probe as probe
 
-from torchleak_worker import parallel, warm
+from torchleak_worker import parallel, survivors, warm
 from torchleak_worker.collector import gc
 
 # A finalizer can release more on the next pass; one that always makes new garbage must not hang us.
@@ -189,9 +189,11 @@ def _collect(generation: int | None, meter: CpuMeter) -> dict[str, Any] | None:
 def run_garbage(command: SimpleNamespace, program: Any, device: torch.device, reporter: Any) -> int:
     """Runs the steps of ``command`` and reports what a full collect finds after each. Nothing is measured."""
     foreign = ForeignCollections()
-    before: set[int] | None = None
+    born = max(1, command.steps - survivors.STEPS)
+    before: set[int] = set()
+    newborn: survivors.Newborn | None = None
     for step in range(1, command.steps + 1):
-        if step == command.steps:
+        if step == born:
             before = probe.live_storages()
         result, foreign_collections = foreign.step(program)
         if device.type == "cuda":
@@ -207,9 +209,11 @@ def run_garbage(command: SimpleNamespace, program: Any, device: torch.device, re
             gc.garbage.clear()
         # What was saved is garbage again, and now it is freed.
         collect_to_fixpoint(2)
+        if step == born:
+            newborn = survivors.Newborn(before)
         retained = None
-        if before is not None and probe.live_storages() - before:
-            retained = probe.retained_by(before=before, show_values=command.show_values)
+        if newborn is not None and step == command.steps > born:
+            retained = newborn.retained(show_values=command.show_values)
         reporter.send(
             "garbage",
             step=step,

@@ -11,6 +11,7 @@ import torchleak_probe as probe
 
 from torchleak_worker.collector import gc
 from torchleak_worker.loop import collect_to_fixpoint
+from torchleak_worker.survivors import Newborn
 from torchleak_worker.watch import counters
 
 # As in `torchleak run`: a few times what is called flat.
@@ -40,16 +41,17 @@ def garbage() -> Iterator[list]:
         gc.garbage.extend(kept)
 
 
-def look(*, before: set[int] | None, show_values: bool) -> dict[str, Any]:
-    """Gives the protocol's ``WatchGarbage``, but for its step. ``before`` are the storages known before."""
+def look(*, newborn: Newborn | None, show_values: bool) -> dict[str, Any]:
+    """Gives the protocol's ``WatchGarbage``, but for its step.
+
+    What holds those of ``newborn`` that live on is asked for, if there are such.
+    """
     began = time.perf_counter()
     with garbage() as found:
         objects = len(found)
         census, shared = probe.garbage_census(found)
         cycles = probe.cycles(found, show_values) if census or shared else None
-    retained = None
-    if before is not None and probe.live_storages() - before:
-        retained = probe.retained_by(before=before, show_values=show_values)
+    retained = None if newborn is None else newborn.retained(show_values=show_values)
     # Unlike the counters it has also what is in shared memory and in mapped files.
     live = probe.census()
     return {

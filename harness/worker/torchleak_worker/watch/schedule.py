@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from types import SimpleNamespace
 
+from torchleak_worker import survivors
+
 FULL = 2
 # torchtitan collects the middle generation and those below it.
 PERIODIC = 1
@@ -15,15 +17,17 @@ class Due:
     Attributes:
         generation: The generation to collect; None where nothing is collected.
         diagnose: Whether cycles among the garbage are looked for.
-        retained: Whether it is asked what holds the tensors that the step left.
-        prepare: Whether the next step asks that, so that what is alive now must be known.
+        prepare: Whether what the next step makes is followed, so that what is alive now must be known.
+        follow: Whether the storages that the step left are followed.
+        retained: Whether it is asked what holds those that are still alive.
         control: Whether a cycle is planted, to see that it would be detected.
     """
 
     generation: int | None = None
     diagnose: bool = False
-    retained: bool = False
     prepare: bool = False
+    follow: bool = False
+    retained: bool = False
     control: bool = False
 
 
@@ -50,8 +54,15 @@ class Schedule:
     def after(self, step: int) -> Due:
         """Says what follows ``step``; it is asked for every step in turn."""
         if self._spec.mode == "debug":
-            first = step == self._warmup
-            return Due(FULL, diagnose=True, retained=step == self._warmup + 1, prepare=first, control=first)
+            first, born = step == self._warmup, self._warmup + 1
+            return Due(
+                FULL,
+                diagnose=True,
+                prepare=first,
+                follow=step == born,
+                retained=step == born + survivors.STEPS,
+                control=first,
+            )
         if self._spec.mode == "periodic":
             # torchtitan does not collect after its first step either.
             return Due(PERIODIC) if step > 1 and step % self._spec.every == 0 else NOTHING
@@ -67,7 +78,8 @@ class Schedule:
             return Due(FULL, prepare=True, control=True)
         if self._diagnosing:
             self._diagnosing = False
-            return Due(FULL, diagnose=True, retained=self._round == 1)
+            # A whole round lies between: what does not outlive it is no leak.
+            return Due(FULL, diagnose=True, follow=self._round == 1, retained=self._round == 2)
         self._left -= 1
         if self._left > 0:
             return NOTHING

@@ -16,6 +16,7 @@ import torchleak_probe as probe
 from torchleak_worker import failure
 from torchleak_worker.collector import gc
 from torchleak_worker.loop import ALLOCATOR_VARIABLES, collect_to_fixpoint
+from torchleak_worker.survivors import Newborn
 from torchleak_worker.watch import counters, diagnosis, signals
 from torchleak_worker.watch.automatic import AutomaticCollection
 from torchleak_worker.watch.events import Events
@@ -45,10 +46,12 @@ class Watcher:
         self._imported = False
         self._busy = False
         self._began = False
+        self._told_of_workers = False
         self._stopped = False
         self._ended = False
         self._reading = counters.PacedReading()
         self._before: set[int] | None = None
+        self._newborn: Newborn | None = None
         self._last_full = 0
         self._left: float | None = None
         self._cost = 0.0
@@ -119,6 +122,7 @@ class Watcher:
     def _measure(self, entered: float, steps_of: str, worker: int | None) -> None:
         if not self._began:
             self._begin(steps_of, worker)
+        self._tell_of_workers()
         self.step += 1
         seconds = None if self._left is None else entered - self._left
         memory = self._read()
@@ -165,10 +169,14 @@ class Watcher:
         garbage = None
         objects = passes = 0
         if due.diagnose and self._reports_cycles:
-            before = self._before if due.retained else None
-            garbage = diagnosis.look(before=before, show_values=self.spec.show_values)
+            newborn = self._newborn if due.retained else None
+            garbage = diagnosis.look(newborn=newborn, show_values=self.spec.show_values)
             garbage |= {"step": self.step, "over_steps": self.step - self._last_full}
             objects, passes = garbage["objects"], 2
+            if due.follow and self._before is not None:
+                self._newborn = Newborn(self._before)
+            elif due.retained:
+                self._newborn = None
         elif due.generation == 2:
             objects, passes = collect_to_fixpoint(2)
         else:
@@ -213,6 +221,19 @@ class Watcher:
         gc.callbacks.append(self.others)
         if self.schedule.disables_collection:
             self._automatic.turn_off()
+
+    def _tell_of_workers(self) -> None:
+        """Tells once of worker processes that are not watched: what they leak is not seen."""
+        process: Any = sys.modules.get("multiprocessing.process")
+        if self._told_of_workers or self.spec.workers or process is None:
+            return
+        # Workers of a DataLoader or of a pool are daemons; processes that train themselves seldom are.
+        if any(child.daemon for child in list(getattr(process, "_children", ()))):
+            self._told_of_workers = True
+            self.note(
+                "this process has worker processes, which were not watched: "
+                "`--workers` watches those of a DataLoader"
+            )
 
     def _give_up(self) -> None:
         """Goes on as if unwatched after a failure of ours, which is told if it can be."""

@@ -193,7 +193,7 @@ mod tests {
 
     fn redactor() -> Redactor {
         Redactor::new(&Private {
-            homes: set(&["/home/ada", "/data/people/ada", "/root"]),
+            homes: set(&["/home/ada", "/data/people/ada", "/srv"]),
             users: set(&["ada", "root", "x"]),
             hosts: set(&["gpu-17.example.org", "gpu-17"]),
             secrets: set(&["correct horse", "1"]),
@@ -205,7 +205,7 @@ mod tests {
     #[case("/home/ada/venv/bin/python", "~/venv/bin/python")]
     #[case("/data/people/ada/x.py:3", "~/x.py:3")]
     #[case("/home/grace.hopper/x and /Users/alan/y", "~/x and ~/y")]
-    #[case("/root/x, but the root of the tree", "~/x, but the root of the tree")]
+    #[case("/srv/x, but the root of the tree", "~/x, but the root of the tree")]
     #[case("Ada logged in on GPU-17.example.org and gpu-17", "user logged in on host and host")]
     #[case("adapter ada_optimizer x 1", "adapter ada_optimizer x 1")]
     #[case("the correct horse runs by xy", "the REDACTED runs by REDACTED")]

@@ -78,10 +78,11 @@ fn compared(
         return flat(numbers, growth_collected, control, tolerance);
     }
     let (grows, frees) = (human(growth), human(freed));
-    let growth_freed = growth.min(numbers.risen_mean.unwrap_or(growth).max(tolerance));
+    // What the script holds until its next step is in the slope of each round and not in what its steps rose by.
+    let to_free = growth.min(numbers.risen_mean.unwrap_or(growth).max(tolerance));
     let bound = tolerance.max(APART * growth);
     let stays = growth_collected.min(numbers.typical_collected.unwrap_or(growth_collected)) <= bound;
-    if stays && freed >= (1.0 - APART) * growth_freed {
+    if stays && freed >= (1.0 - APART) * to_free {
         let tensors = match numbers.garbage_bytes {
             Some(bytes) => format!("{} of it in tensors", human(bytes)),
             None => NOT_SEEN.to_owned(),

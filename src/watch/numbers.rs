@@ -101,10 +101,10 @@ impl RankNumbers {
             typical_collected: typical_collected(&kept),
             rise_collected: late_rise(&kept),
             rise_live: late_rise(&live),
-            freed_mean: mean(&collections),
-            risen_mean: risen_mean(&stretches),
+            freed_mean: mean(collections.iter().map(|freed| (freed.bytes, freed.steps))),
+            risen_mean: mean(stretches.iter().map(|stretch| rise(stretch))),
             late_frees: late_frees(&collections, tolerance),
-            longest: stretches.iter().map(|stretch| steps_of(stretch)).max().unwrap_or(0),
+            longest: stretches.iter().map(|stretch| rise(stretch).1).max().unwrap_or(0),
             has_garbage: process.garbage.iter().any(|look| look.step > warmup && look.host + look.device > 0),
             collects_itself,
             freed_per_step: median(&mut collections.iter().map(|each| each.per_step()).collect::<Vec<_>>()),
@@ -223,40 +223,39 @@ fn lower_median(values: &mut [f64]) -> Option<f64> {
     values.get(values.len().saturating_sub(1) / 2).copied()
 }
 
+/// What the last level is above the first, and the steps between them.
+fn rise(levels: &[(u32, f64)]) -> (f64, u32) {
+    levels.first().zip(levels.last()).map_or((0.0, 0), |(first, last)| (last.1 - first.1, last.0 - first.0))
+}
+
+/// Bytes per step, of parts that have so many bytes in so many steps.
+fn mean(parts: impl Iterator<Item = (f64, u32)>) -> Option<f64> {
+    let (bytes, steps) = parts.fold((0.0, 0), |(bytes, steps), part| (bytes + part.0, steps + part.1));
+    (steps > 0).then(|| bytes / f64::from(steps))
+}
+
 /// What a step adds from the first to the last level, on average.
 fn mean_rise(levels: &[(u32, f64)]) -> Option<f64> {
-    let (first, last) = (levels.first()?, levels.last()?);
-    (last.0 > first.0).then(|| (last.1 - first.1) / f64::from(last.0 - first.0))
+    mean(std::iter::once(rise(levels)))
+}
+
+/// Where the first third of the steps ends.
+fn first_third(first: u32, last: u32) -> u32 {
+    first + (last - first) / 3
 }
 
 /// The mean rise from the last level of the first third of the steps on, or from the first level if there are few.
 fn late_rise(levels: &[(u32, f64)]) -> Option<f64> {
     let (first, last) = (levels.first()?.0, levels.last()?.0);
-    let third = first + (last - first) / 3;
+    let third = first_third(first, last);
     let from = levels.iter().rposition(|(step, _)| *step <= third)?;
     mean_rise(&levels[from..])
 }
 
-fn steps_of(stretch: &[(u32, f64)]) -> u32 {
-    stretch.first().zip(stretch.last()).map_or(0, |(first, last)| last.0 - first.0)
-}
-
-fn risen_mean(stretches: &[Stretch]) -> Option<f64> {
-    let steps: u32 = stretches.iter().map(|stretch| steps_of(stretch)).sum();
-    let rise =
-        |stretch: &Stretch| stretch.first().zip(stretch.last()).map_or(0.0, |(first, last)| last.1 - first.1);
-    (steps > 0).then(|| stretches.iter().map(rise).sum::<f64>() / f64::from(steps))
-}
-
 fn late_frees(collections: &[Freed], tolerance: f64) -> usize {
     let Some((first, last)) = collections.first().zip(collections.last()) else { return 0 };
-    let third = first.step + (last.step - first.step) / 3;
+    let third = first_third(first.step, last.step);
     collections.iter().filter(|freed| freed.step > third && freed.per_step() > tolerance).count()
-}
-
-fn mean(collections: &[Freed]) -> Option<f64> {
-    let steps: u32 = collections.iter().map(|freed| freed.steps).sum();
-    (steps > 0).then(|| collections.iter().map(|freed| freed.bytes).sum::<f64>() / f64::from(steps))
 }
 
 fn thinned(stretch: &[(u32, f64)]) -> Vec<(u32, f64)> {

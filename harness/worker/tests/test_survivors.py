@@ -4,17 +4,16 @@ import gc
 import warnings
 
 import torch
-import torchleak_probe as probe
 
-from torchleak_worker.survivors import Newborn
+from torchleak_worker.survivors import Storages
 
 SIZE = 1000
 
 
-def newborn(step) -> Newborn:
-    before = probe.live_storages()
+def newborn(step) -> Storages:
+    before = Storages()
     step()
-    return Newborn(before)
+    return Storages(without=before)
 
 
 def test_what_is_replaced_at_each_step_is_not_named_though_it_is_larger():
@@ -60,6 +59,22 @@ def test_an_address_that_is_used_again_is_no_survivor():
     step()
     assert kept[0].untyped_storage().data_ptr() == address
     assert following.retained(show_values=False) is None
+
+
+def test_what_is_kept_is_followed_though_the_step_freed_its_address():
+    memory = bytearray(4 * SIZE)
+    batch = [torch.frombuffer(memory, dtype=torch.float32)]
+    address = batch[0].untyped_storage().data_ptr()
+    kept = []
+
+    def step():
+        batch.clear()
+        kept.append(torch.frombuffer(memory, dtype=torch.float32))
+
+    following = newborn(step)
+    assert kept[0].untyped_storage().data_ptr() == address
+    report = following.retained(show_values=False)
+    assert (report["storages"], report["bytes"]) == (1, 4 * SIZE)
 
 
 def test_a_view_keeps_the_storage_of_its_step_alive():

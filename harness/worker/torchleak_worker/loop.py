@@ -190,11 +190,11 @@ def run_garbage(command: SimpleNamespace, program: Any, device: torch.device, re
     """Runs the steps of ``command`` and reports what a full collect finds after each. Nothing is measured."""
     foreign = ForeignCollections()
     born = max(1, command.steps - survivors.STEPS)
-    before: set[int] = set()
-    newborn: survivors.Newborn | None = None
+    before: survivors.Storages | None = None
+    newborn: survivors.Storages | None = None
     for step in range(1, command.steps + 1):
         if step == born:
-            before = probe.live_storages()
+            before = survivors.Storages()
         result, foreign_collections = foreign.step(program)
         if device.type == "cuda":
             torch.cuda.synchronize(device)
@@ -210,7 +210,7 @@ def run_garbage(command: SimpleNamespace, program: Any, device: torch.device, re
         # What was saved is garbage again, and now it is freed.
         collect_to_fixpoint(2)
         if step == born:
-            newborn = survivors.Newborn(before)
+            newborn = survivors.Storages(without=before)
         retained = None
         if newborn is not None and step == command.steps > born:
             retained = newborn.retained(show_values=command.show_values)

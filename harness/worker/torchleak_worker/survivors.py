@@ -14,27 +14,34 @@ from torchleak_worker.collector import gc
 STEPS = 2
 
 
-class Newborn:
-    """The storages that came since a moment, held weakly.
+class Storages:
+    """The storages of the tensors that are alive at a moment, held weakly.
 
-    An address alone would not do, because it is soon used again. A weak reference to a tensor would be
-    noticed by the program: `torch.utils.swap_tensors` refuses tensors that have one.
+    An address alone would not do, because it is soon used again, in the same step at times: what a step
+    frees is given to what it keeps. A weak reference to a tensor would be noticed by the program:
+    `torch.utils.swap_tensors` refuses tensors that have one.
     """
 
-    def __init__(self, before: set[int]) -> None:
-        """Takes the storages that are not among those of ``before``, as ``probe.live_storages`` gave them."""
+    def __init__(self, without: "Storages | None" = None) -> None:
+        """Takes those alive now, without those that ``without`` has and that are still alive."""
         self._references: dict[int, StorageWeakRef] = {}
-        if not probe.live_storages() - before:
+        known = set() if without is None else without.alive()
+        # The probe tells sooner than Python that a step left nothing new.
+        if known and not probe.live_storages() - known:
             return
         with torch._C.DisableTorchFunctionSubclass():
             for storage in _storages():
                 address = storage.data_ptr()
-                if address and address not in before and address not in self._references:
+                if address and address not in known and address not in self._references:
                     self._references[address] = StorageWeakRef(storage)
+
+    def alive(self) -> set[int]:
+        """Gives the addresses of those that are still alive."""
+        return {address for address, kept in self._references.items() if not kept.expired()}
 
     def retained(self, *, show_values: bool) -> dict[str, Any] | None:
         """Says what holds those that are still alive: the protocol's ``RetentionReport``, or None."""
-        alive = {address for address, kept in self._references.items() if not kept.expired()}
+        alive = self.alive()
         live = probe.live_storages()
         if not alive & live:
             return None

@@ -11,7 +11,7 @@ import torchleak_probe as probe
 
 from torchleak_worker.collector import gc
 from torchleak_worker.loop import collect_to_fixpoint
-from torchleak_worker.survivors import Newborn
+from torchleak_worker.survivors import Storages
 from torchleak_worker.watch import counters
 
 # As in `torchleak run`: a few times what is called flat.
@@ -41,7 +41,7 @@ def garbage() -> Iterator[list]:
         gc.garbage.extend(kept)
 
 
-def look(*, newborn: Newborn | None, show_values: bool) -> dict[str, Any]:
+def look(*, newborn: Storages | None, show_values: bool) -> dict[str, Any]:
     """Gives the protocol's ``WatchGarbage``, but for its step.
 
     What holds those of ``newborn`` that live on is asked for, if there are such.

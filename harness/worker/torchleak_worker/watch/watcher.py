@@ -16,7 +16,7 @@ import torchleak_probe as probe
 from torchleak_worker import failure
 from torchleak_worker.collector import gc
 from torchleak_worker.loop import ALLOCATOR_VARIABLES, collect_to_fixpoint
-from torchleak_worker.survivors import Newborn
+from torchleak_worker.survivors import Storages
 from torchleak_worker.watch import counters, diagnosis, signals
 from torchleak_worker.watch.automatic import AutomaticCollection
 from torchleak_worker.watch.events import Events
@@ -50,8 +50,8 @@ class Watcher:
         self._stopped = False
         self._ended = False
         self._reading = counters.PacedReading()
-        self._before: set[int] | None = None
-        self._newborn: Newborn | None = None
+        self._before: Storages | None = None
+        self._newborn: Storages | None = None
         self._last_full = 0
         self._left: float | None = None
         self._cost = 0.0
@@ -174,7 +174,7 @@ class Watcher:
             garbage |= {"step": self.step, "over_steps": self.step - self._last_full}
             objects, passes = garbage["objects"], 2
             if due.follow and self._before is not None:
-                self._newborn = Newborn(self._before)
+                self._newborn = Storages(without=self._before)
             elif due.retained:
                 self._newborn = None
         elif due.generation == 2:
@@ -192,7 +192,7 @@ class Watcher:
             "memory": counters.read(),
         }
         control = diagnosis.control() if due.control else None
-        self._before = probe.live_storages() if due.prepare and self._reports_cycles else None
+        self._before = Storages() if due.prepare and self._reports_cycles else None
         return collected, garbage, control
 
     @property

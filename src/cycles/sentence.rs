@@ -124,7 +124,9 @@ pub fn shape(tensor: &TensorInfo) -> String {
     let shape =
         tensor.shape.as_ref().map_or_else(|| "of unknown shape".to_owned(), |shape| format!("{shape:?}"));
     let device = if tensor.device == "cpu" { String::new() } else { format!(" on {}", tensor.device) };
-    let view = if is_view(tensor) {
+    let view = if tensor.storage_is_live {
+        " (of a storage that is alive anyway)".to_owned()
+    } else if is_view(tensor) {
         format!(" (a view of a storage of {})", human(tensor.bytes as f64))
     } else {
         String::new()

@@ -31,6 +31,7 @@ fn tensor(shape: &[u64]) -> TensorInfo {
         requires_grad: false,
         grad_fn: None,
         shares_storage: false,
+        storage_is_live: false,
     }
 }
 

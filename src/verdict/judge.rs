@@ -378,7 +378,7 @@ fn decide_unpredicted_growth(
         ));
     }
     let tensors = match garbage.range {
-        (_, 0) => "none of it in tensors that are garbage themselves (one in garbage may be a view of what C++ holds: \
+        (_, 0) => "none of it in tensors that are garbage themselves (what hangs on them in C++, such as a gradient: \
                     `held_by: c++` in a prediction)"
             .to_owned(),
         (least, most) if least == most => format!("{} of it in tensors", human(most as f64)),

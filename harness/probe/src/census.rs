@@ -7,6 +7,7 @@ use pyo3::types::PyList;
 use torchleak_protocol::Census;
 
 use crate::heap::{listed_instances, tracked_instances};
+use crate::live::LiveStorages;
 use crate::messages::to_python;
 use crate::torch::Torch;
 
@@ -17,7 +18,7 @@ pub fn census(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     let Some(torch) = Torch::loaded(py)? else { return to_python(py, &Census::new()) };
     let tensors = tracked_instances(py, &mut torch.tensor_test())?;
     let mut count = Count::default();
-    let _guard = torch.without_subclass_code()?;
+    let _guard = torch.without_overrides()?;
     for tensor in &tensors {
         count.add(&torch, tensor)?;
     }
@@ -33,22 +34,11 @@ pub fn garbage_census<'py>(
 ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
     let (mut own, mut shared) = (Count::default(), Count::default());
     if let Some(torch) = Torch::loaded(py)? {
-        let mut test = torch.tensor_test();
-        let dead = listed_instances(garbage, &mut test);
-        let dead_addresses: HashSet<usize> = dead.iter().map(|tensor| tensor.as_ptr() as usize).collect();
-        let _guard = torch.without_subclass_code()?;
-        let mut live_storages = HashSet::new();
-        for tensor in tracked_instances(py, &mut test)? {
-            if !dead_addresses.contains(&(tensor.as_ptr() as usize))
-                && let Some(storage) = torch.storage(&tensor)?
-            {
-                live_storages.insert((storage.device, storage.address));
-            }
-        }
+        let dead = listed_instances(garbage, &mut torch.tensor_test());
+        let _guard = torch.without_overrides()?;
+        let live = LiveStorages::besides(&torch, garbage, &dead)?;
         for tensor in &dead {
-            let is_shared = torch
-                .storage(tensor)?
-                .is_some_and(|storage| live_storages.contains(&(storage.device, storage.address)));
+            let is_shared = torch.storage(tensor)?.is_some_and(|storage| live.contains(&storage));
             if is_shared { shared.add(&torch, tensor)? } else { own.add(&torch, tensor)? }
         }
     }

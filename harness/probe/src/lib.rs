@@ -9,6 +9,7 @@ mod census;
 mod collections;
 mod graph;
 mod heap;
+mod live;
 mod memory;
 mod messages;
 mod process;

@@ -1,4 +1,4 @@
-//! What the probe asks of torch, without running the code of tensor subclasses.
+//! What the probe asks of torch, without running code of tensor subclasses or of modes that the program has set.
 
 use std::cell::RefCell;
 
@@ -42,7 +42,7 @@ impl<'py> Torch<'py> {
             Ok(c_module.getattr("TensorBase")?.getattr("untyped_storage")?.unbind())
         })?;
         let guard = GUARD.get_or_try_init(py, || -> PyResult<_> {
-            Ok(c_module.getattr("DisableTorchFunctionSubclass")?.unbind())
+            Ok(c_module.getattr("DisableTorchFunction")?.unbind())
         })?;
         Ok(Some(Self {
             tensor_base: base.bind(py).clone(),
@@ -56,11 +56,21 @@ impl<'py> Torch<'py> {
         InstanceTest::new(&self.tensor_base)
     }
 
-    /// While the guard lives, `__torch_function__` of tensor subclasses is not called.
-    pub fn without_subclass_code(&self) -> PyResult<SubclassGuard<'py>> {
-        let guard = self.guard.call0()?;
-        guard.call_method0("__enter__")?;
-        Ok(SubclassGuard(guard))
+    /// While the guard lives, `__torch_function__` of subclasses and of modes is not called.
+    pub fn without_overrides(&self) -> PyResult<Guard<'py>> {
+        Guard::enter(&self.guard)
+    }
+
+    /// The tensor that a tensor is a view of.
+    pub fn base(&self, tensor: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
+        let getter = self.tensor_base.getattr(intern!(tensor.py(), "_base")).ok()?;
+        getter.call_method1(intern!(tensor.py(), "__get__"), (tensor,)).ok().filter(|base| !base.is_none())
+    }
+
+    /// All references to the tensor behind a Python object, by torch's own count, which tests of torch use.
+    pub fn use_count(&self, tensor: &Bound<'_, PyAny>) -> Option<usize> {
+        let method = self.tensor_base.getattr(intern!(tensor.py(), "_use_count")).ok()?;
+        method.call1((tensor,)).ok()?.extract().ok()
     }
 
     /// The storage of a tensor, or None for a tensor without memory of its own (meta tensors,
@@ -94,10 +104,18 @@ impl<'py> Torch<'py> {
     }
 }
 
-/// Ends at its drop what [`Torch::without_subclass_code`] began.
-pub struct SubclassGuard<'py>(Bound<'py, PyAny>);
+/// A context manager of torch that is left when this is dropped.
+pub struct Guard<'py>(Bound<'py, PyAny>);
 
-impl Drop for SubclassGuard<'_> {
+impl<'py> Guard<'py> {
+    pub fn enter(class: &Bound<'py, PyAny>) -> PyResult<Self> {
+        let guard = class.call0()?;
+        guard.call_method0("__enter__")?;
+        Ok(Self(guard))
+    }
+}
+
+impl Drop for Guard<'_> {
     fn drop(&mut self) {
         let none = self.0.py().None();
         // Leaving the guard cannot fail in a way that a caller could act on.

@@ -56,7 +56,8 @@ pub struct Finding {
     /// The tensors that are nearer to this cycle than to any other, by bytes. It is empty for a
     /// component that leads to tensors only through another component.
     pub groups: Vec<TensorGroup>,
-    /// Bytes of the storages of those tensors over all components, each storage counted once.
+    /// Bytes of the storages of those tensors over all components, each storage counted once, and none that
+    /// something alive uses too.
     pub exclusive_bytes: u64,
     /// Index into `cycle` of the edge to remove: one that lies in mutable state, such as an
     /// attribute or the entry of a dict. Without one the cycle is in closures and frames only.
@@ -204,4 +205,7 @@ pub struct TensorInfo {
     pub grad_fn: Option<String>,
     /// Whether another tensor among the objects uses the same storage.
     pub shares_storage: bool,
+    /// Whether something alive uses the storage too, so that to free the tensor frees nothing.
+    #[serde(default)]
+    pub storage_is_live: bool,
 }

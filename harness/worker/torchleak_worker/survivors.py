@@ -29,7 +29,7 @@ class Storages:
         # The probe tells sooner than Python that a step left nothing new.
         if known and not probe.live_storages() - known:
             return
-        with torch._C.DisableTorchFunctionSubclass():
+        with torch._C.DisableTorchFunction():
             for storage in _storages():
                 address = storage.data_ptr()
                 if address and address not in known and address not in self._references:

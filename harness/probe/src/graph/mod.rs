@@ -35,6 +35,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyList, PyType};
 use torchleak_protocol::{CycleReport, CycleSeconds};
 
+use crate::heap::listed_instances;
+use crate::live::LiveStorages;
 use crate::messages::to_python;
 use crate::torch::Torch;
 use edges::Namer;
@@ -86,7 +88,9 @@ fn report<'py>(
     let graph = all.only(&kept);
     let components = components(&graph);
     let found = Instant::now();
-    let tensors = Tensors::read(&graph, 0..graph.node_count(), torch.as_ref(), &readers)?;
+    let live =
+        torch.as_ref().map(|torch| live_storages_besides(torch, garbage)).transpose()?.unwrap_or_default();
+    let tensors = Tensors::read(&graph, 0..graph.node_count(), torch.as_ref(), &live, &readers)?;
     let described = Instant::now();
     let mut labels = Labels::new(&readers);
     let blame = blame::blame(&graph, &components, &tensors, &mut labels);
@@ -116,6 +120,13 @@ fn report<'py>(
             names: ((described - found) + blamed.elapsed()).as_secs_f64(),
         },
     })
+}
+
+/// The storages of tensors among `garbage` that something alive uses too.
+fn live_storages_besides<'py>(torch: &Torch<'py>, garbage: &Bound<'py, PyList>) -> PyResult<LiveStorages> {
+    let dead = listed_instances(garbage, &mut torch.tensor_test());
+    let _guard = torch.without_overrides()?;
+    LiveStorages::besides(torch, garbage, &dead)
 }
 
 /// Different pairs of objects of which the first refers to the second.

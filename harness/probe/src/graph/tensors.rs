@@ -9,6 +9,7 @@ use torchleak_protocol::TensorInfo;
 
 use super::read::{Readers, apply, entries, exact_text};
 use super::traverse::Graph;
+use crate::live::LiveStorages;
 use crate::torch::Torch;
 
 /// A tensor with what it is and which storage it uses.
@@ -25,19 +26,21 @@ pub struct Tensor {
 pub struct Tensors {
     pub all: Vec<Tensor>,
     pub infos: Vec<TensorInfo>,
-    /// Bytes of each storage.
+    /// Bytes of each storage that go with these tensors.
     pub storages: Vec<u64>,
 }
 
 impl Tensors {
-    /// Reads the tensors among `nodes`. Without torch, the objects are described by their class only.
+    /// Reads the tensors among `nodes`. Without torch, the objects are described by their class only. What
+    /// uses a storage of `live` has no memory of its own, because to free it frees nothing.
     pub fn read<'py>(
         graph: &Graph,
         nodes: impl Iterator<Item = u32>,
         torch: Option<&Torch<'py>>,
+        live: &LiveStorages,
         readers: &Readers<'py>,
     ) -> PyResult<Self> {
-        let _guard = torch.map(Torch::without_subclass_code).transpose()?;
+        let _guard = torch.map(Torch::without_overrides).transpose()?;
         let reader = torch.map(|torch| Reader::new(torch, readers)).transpose()?;
         let mut tensors = Self::default();
         let mut drafts = Vec::new();
@@ -58,12 +61,14 @@ impl Tensors {
                 requires_grad: false,
                 grad_fn: None,
                 shares_storage: false,
+                storage_is_live: false,
             };
             let mut storage_of = None;
             if let (Some(torch), Some(reader)) = (torch, &reader) {
                 if let Some(storage) = torch.storage(&object)? {
                     info.device.clone_from(&storage.device);
                     info.bytes = storage.bytes;
+                    info.storage_is_live = live.contains(&storage);
                     // An address means something on its device only.
                     let device =
                         devices.iter().position(|known| *known == storage.device).unwrap_or_else(|| {
@@ -74,7 +79,7 @@ impl Tensors {
                     let index = *storages.entry((device, storage.address)).or_insert(next);
                     if index == next {
                         users.push(0);
-                        tensors.storages.push(storage.bytes);
+                        tensors.storages.push(if info.storage_is_live { 0 } else { storage.bytes });
                     }
                     users[index as usize] += 1;
                     storage_of = Some(index);

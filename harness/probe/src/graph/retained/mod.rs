@@ -22,6 +22,7 @@ use super::traverse::Graph;
 use super::types::Types;
 use super::{NoCollection, autograd_classes};
 use crate::heap::tracked_instances;
+use crate::live::LiveStorages;
 use crate::messages::to_python;
 use crate::torch::Torch;
 use frames::RunningFrames;
@@ -31,7 +32,7 @@ use roots::Reach;
 #[pyfunction]
 pub fn live_storages(py: Python<'_>) -> PyResult<HashSet<usize>> {
     let Some(torch) = Torch::loaded(py)? else { return Ok(HashSet::new()) };
-    let _guard = torch.without_subclass_code()?;
+    let _guard = torch.without_overrides()?;
     let mut addresses = HashSet::new();
     for tensor in tracked_instances(py, &mut torch.tensor_test())? {
         addresses.extend(torch.storage(&tensor)?.map(|storage| storage.address));
@@ -79,7 +80,7 @@ fn report(
     let reach = Reach::of(&graph, &readers, &list, listed, &modules, &frames);
 
     let new = new_tensors(&graph, &torch, &readers, before)?;
-    let tensors = Tensors::read(&graph, new.into_iter(), Some(&torch), &readers)?;
+    let tensors = Tensors::read(&graph, new.into_iter(), Some(&torch), &LiveStorages::default(), &readers)?;
     let (retentions, retentions_left_out) = merge::retentions(
         &merge::Facts { graph: &graph, reach: &reach, tensors: &tensors },
         &readers,
@@ -103,7 +104,7 @@ fn new_tensors<'py>(
     readers: &Readers<'py>,
     before: &HashSet<usize>,
 ) -> PyResult<Vec<u32>> {
-    let _guard = torch.without_subclass_code()?;
+    let _guard = torch.without_overrides()?;
     let mut new = Vec::new();
     for node in (0..graph.node_count()).filter(|&node| graph.is_tensor(node)) {
         // SAFETY: the nodes of a graph are live.

@@ -80,6 +80,41 @@ for step_number in range(32):
 ";
     let (report, ..) = watched(&[SMALL, script].concat(), &["--mode", mode], &[]);
     assert_eq!(report["verdict"], verdict, "{report:#}");
+    if mode == "compare" {
+        // No look at a single step shows it, so a whole round is looked at.
+        let sentence = report["cycles"][0]["sentence"].as_str().unwrap();
+        assert!(
+            sentence.ends_with("[64, 1000] float32 in each of 7 such cycles, 1.71 MiB in 8 steps"),
+            "{sentence}"
+        );
+    }
+}
+
+#[rstest]
+#[case::of_what_only_the_view_holds("torch.ones(64, 1000)", "reproduced", "float32, 250.00 KiB per step")]
+#[case::of_what_a_list_holds("large", "fixed", "float32 (of a storage that is alive anyway), 0 B per step")]
+fn a_view_in_garbage_is_counted_if_it_alone_keeps_its_memory(
+    #[case] base: &str,
+    #[case] verdict: &str,
+    #[case] kept: &str,
+) {
+    let script = "\
+large = torch.ones(64, 1000)
+def leak():
+    base = BASE
+    cycle = {'view': base.view(-1)}
+    cycle['me'] = cycle
+for step_number in range(32):
+    leak()
+    step()
+"
+    .replace("BASE", base);
+    let (report, ..) = watched(&[SMALL, &script].concat(), &["--mode", "compare"], &[]);
+    assert_eq!(report["verdict"], verdict, "{report:#}");
+    let bytes = report["ranks"][0]["garbage_bytes_per_step"].as_i64();
+    assert_eq!(bytes, (verdict == "reproduced").then_some(256_000), "{report:#}");
+    let sentence = report["cycles"][0]["sentence"].as_str().unwrap();
+    assert!(sentence.ends_with(kept), "{sentence}");
 }
 
 #[test]

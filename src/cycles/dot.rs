@@ -4,22 +4,24 @@ use std::fmt::Write;
 
 use torchleak_protocol::{Finding, Hop};
 
+use super::Diagnosis;
 use super::sentence::{name, shape};
 use crate::bytes::human;
 
 /// One cluster for each finding: the cycle, and a path to each group of tensors.
-pub fn dot(findings: &[Finding]) -> String {
+pub fn dot(diagnosis: &Diagnosis) -> String {
     let mut text =
         String::from("digraph cycles {\n  rankdir=LR;\n  node [shape=box, fontname=\"monospace\"];\n");
-    for (number, finding) in findings.iter().enumerate() {
-        cluster(&mut text, number, finding);
+    let unit = diagnosis.unit();
+    for (number, finding) in diagnosis.report.findings.iter().enumerate() {
+        cluster(&mut text, number, finding, &unit);
     }
     text.push_str("}\n");
     text
 }
 
-fn cluster(text: &mut String, number: usize, finding: &Finding) {
-    let label = format!("{} x, {} per step", finding.count, human(finding.exclusive_bytes as f64));
+fn cluster(text: &mut String, number: usize, finding: &Finding, unit: &str) {
+    let label = format!("{} x, {} {unit}", finding.count, human(finding.exclusive_bytes as f64));
     let _ = writeln!(text, "  subgraph cluster_{number} {{\n    label={};", quoted(&label));
     let cycle = &finding.cycle;
     for (index, hop) in cycle.iter().enumerate() {

@@ -43,15 +43,22 @@ code { font-family: ui-monospace, monospace; font-size: 0.92em; }
 .drawing marker path { fill: var(--line); stroke: none; } .drawing marker.break path { fill: var(--break); }
 ";
 
+fn garbage_of(diagnosis: &Diagnosis) -> String {
+    match diagnosis.over_steps {
+        ..=1 => format!("step {}", diagnosis.step),
+        steps => format!("the {steps} steps up to step {}", diagnosis.step),
+    }
+}
+
 /// The page of a case's diagnosis.
 pub fn html(case: &str, diagnosis: &Diagnosis) -> String {
     let report = &diagnosis.report;
     let mut page = format!(
         "<!doctype html>\n<html lang=\"en\">\n<head><meta charset=\"utf-8\"><meta name=\"viewport\" \
          content=\"width=device-width\">\n<title>{case}: cycles</title>\n<style>{DRAWING_STYLE}{STYLE}</style></head>\n<body>\n\
-         <h1>{case}: what keeps tensors alive</h1>\n<p class=\"quiet\">The garbage of step {}: {} objects, {} of which \
+         <h1>{case}: what keeps tensors alive</h1>\n<p class=\"quiet\">The garbage of {}: {} objects, {} of which \
          lead to {} tensors of {}, in {} cycles.</p>\n",
-        diagnosis.step,
+        garbage_of(diagnosis),
         report.objects,
         report.leading,
         report.tensors,
@@ -59,10 +66,11 @@ pub fn html(case: &str, diagnosis: &Diagnosis) -> String {
         report.components,
         case = escaped(case),
     );
+    let unit = diagnosis.unit();
     for (number, (finding, explanation)) in diagnosis.findings().take(MOST_DRAWN).enumerate() {
         let _ = writeln!(
             page,
-            "<h2>{}. {} per step in {} {}</h2>\n<p class=\"sentence\">{}</p>",
+            "<h2>{}. {} {unit} in {} {}</h2>\n<p class=\"sentence\">{}</p>",
             number + 1,
             human(finding.exclusive_bytes as f64),
             finding.count,

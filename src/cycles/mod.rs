@@ -28,28 +28,46 @@ use crate::measure::Recording;
 pub struct Diagnosis {
     /// The step whose garbage is explained.
     pub step: u32,
+    /// Steps that left this garbage; the numbers of findings are for all of them.
+    pub over_steps: u32,
     /// One for each finding of the report, in its order.
     pub explanations: Vec<Explanation>,
     pub report: CycleReport,
 }
 
 impl Diagnosis {
+    /// Explains what was found after `step` in the garbage of so many steps. `layers` is how often the program
+    /// applies its block, if it has one.
+    pub fn of(report: &CycleReport, step: u32, over_steps: u32, layers: Option<u64>) -> Self {
+        let unit = unit(over_steps);
+        let explained = report.findings.iter().map(|finding| sentence::explain(finding, layers, &unit));
+        Self { step, over_steps, explanations: explained.collect(), report: report.clone() }
+    }
+
     /// The findings with their words, most bytes first.
     pub fn findings(&self) -> impl Iterator<Item = (&Finding, &Explanation)> {
         self.report.findings.iter().zip(&self.explanations)
     }
+
+    /// What the bytes of the findings are for.
+    fn unit(&self) -> String {
+        unit(self.over_steps)
+    }
 }
 
-/// Explains a diagnosis run by the last step that left tensors in garbage: the steps before it may
-/// have left what only a warm-up leaves. `layers` is how often the program applies its block, if it
-/// has one.
+fn unit(over_steps: u32) -> String {
+    if over_steps > 1 { format!("in {over_steps} steps") } else { "per step".to_owned() }
+}
+
+/// Explains a diagnosis run by the last step that left memory in garbage, or else tensors: the steps before it may have
+/// left what only a warm-up leaves.
 pub fn diagnose(recording: &Recording, layers: Option<u64>) -> Option<Diagnosis> {
-    let with_tensors = |report: &&CycleReport| report.tensors > 0;
-    let (step, report) = recording
-        .garbage
-        .iter()
-        .rev()
-        .find_map(|record| Some((record.step, record.cycles.as_ref().filter(with_tensors)?)))?;
-    let explanations = report.findings.iter().map(|finding| sentence::explain(finding, layers)).collect();
-    Some(Diagnosis { step, explanations, report: report.clone() })
+    let reports = || {
+        let records = recording.garbage.iter().rev();
+        records.filter_map(|record| Some((record.step, record.cycles.as_ref()?)))
+    };
+    let (step, report) = reports()
+        .find(|(_, report)| report.tensor_bytes > 0)
+        .or_else(|| reports().find(|(_, report)| report.tensors > 0))?;
+    Some(Diagnosis::of(report, step, 1, layers))
 }

@@ -24,8 +24,9 @@ pub struct Explanation {
 }
 
 /// Explains one finding. `layers` is how often the program applies its block.
-pub fn explain(finding: &Finding, layers: Option<u64>) -> Explanation {
-    let kept = kept(finding, layers);
+/// `unit` says what its bytes are for.
+pub fn explain(finding: &Finding, layers: Option<u64>, unit: &str) -> Explanation {
+    let kept = kept(finding, layers, unit);
     let others = if finding.feeds_others { ", and leads to what other findings keep" } else { "" };
     Explanation { sentence: format!("{}; {kept}{others}", circle(&finding.cycle)), repair: repair(finding) }
 }
@@ -77,7 +78,7 @@ fn disable_circle(cycle: &[Hop]) -> Option<String> {
     })
 }
 
-fn kept(finding: &Finding, layers: Option<u64>) -> String {
+fn kept(finding: &Finding, layers: Option<u64>, unit: &str) -> String {
     let mut parts: Vec<String> = finding
         .groups
         .iter()
@@ -86,9 +87,9 @@ fn kept(finding: &Finding, layers: Option<u64>) -> String {
             let tensors = tensors(group, finding.count, layers);
             let bytes = human(group.bytes as f64);
             if group.path.is_empty() {
-                format!("{tensors} in the cycle itself, {bytes} per step")
+                format!("{tensors} in the cycle itself, {bytes} {unit}")
             } else {
-                format!("through {} {tensors}, {bytes} per step", way(&group.path))
+                format!("through {} {tensors}, {bytes} {unit}", way(&group.path))
             }
         })
         .collect();

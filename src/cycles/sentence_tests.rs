@@ -1,5 +1,8 @@
 //! Sentences of made-up findings; `tests/cycles.rs` has those of real ones.
 
+use torchleak_protocol::CycleReport;
+
+use super::super::Diagnosis;
 use super::*;
 
 fn node(kind: NodeKind, type_name: &str, name: Option<&str>, location: Option<&str>) -> Node {
@@ -50,6 +53,17 @@ fn finding(cycle: Vec<Hop>, groups: Vec<TensorGroup>, count: u64, breaking_edge:
 }
 
 #[test]
+fn the_garbage_of_a_round_is_told_as_that_and_not_per_step() {
+    let cycle = vec![hop(function("f", "/a.py:1"), EdgeKind::Attribute, ".me")];
+    let group = TensorGroup { path: cycle.clone(), tensor: tensor(&[8]), count: 7, bytes: 7 << 20 };
+    let report =
+        CycleReport { findings: vec![finding(cycle, vec![group], 7, Some(0))], ..CycleReport::default() };
+    let sentence = |over_steps| Diagnosis::of(&report, 20, over_steps, None).explanations[0].sentence.clone();
+    assert!(sentence(8).ends_with("in each of 7 such cycles, 7.00 MiB in 8 steps"), "{}", sentence(8));
+    assert!(sentence(1).ends_with("in each of 7 such cycles, 7.00 MiB per step"), "{}", sentence(1));
+}
+
+#[test]
 fn the_dynamo_disable_cycle_is_told_as_what_it_is_from_either_end() {
     let recompute = function("outer.<locals>.recompute_fn", "/torch/utils/checkpoint.py:1497");
     let wrapper = function("DisableContext.__call__.<locals>._fn", "/torch/_dynamo/eval_frame.py:9");
@@ -57,7 +71,7 @@ fn the_dynamo_disable_cycle_is_told_as_what_it_is_from_either_end() {
         vec![hop(recompute, EdgeKind::Attribute, ".__dynamo_disable"), hop(wrapper, EdgeKind::Closure, "fn")];
     let group =
         TensorGroup { path: vec![cycle[0].clone()], tensor: tensor(&[256, 256]), count: 4, bytes: 4 << 20 };
-    let first = explain(&finding(cycle.clone(), vec![group.clone()], 4, Some(0)), Some(4));
+    let first = explain(&finding(cycle.clone(), vec![group.clone()], 4, Some(0)), Some(4), "per step");
     assert_eq!(
         first.sentence,
         "`torch._disable_dynamo` stored its wrapper on `recompute_fn` (checkpoint.py:1497), whose closure variable `fn` \
@@ -72,7 +86,7 @@ fn the_dynamo_disable_cycle_is_told_as_what_it_is_from_either_end() {
         )
     );
     cycle.reverse();
-    assert_eq!(explain(&finding(cycle, vec![group], 4, Some(1)), Some(4)), first);
+    assert_eq!(explain(&finding(cycle, vec![group], 4, Some(1)), Some(4), "per step"), first);
 }
 
 #[test]
@@ -86,7 +100,7 @@ fn a_longer_cycle_is_told_hop_by_hop() {
             "__self__",
         ),
     ];
-    let explained = explain(&finding(cycle, Vec::new(), 1, Some(0)), None);
+    let explained = explain(&finding(cycle, Vec::new(), 1, Some(0)), None, "per step");
     assert_eq!(
         explained.sentence,
         "a `app.Trainer` holds a `list` in its attribute `.hooks`, which holds `Trainer.hook` (train.py:7) at `[0]`, \
@@ -105,7 +119,7 @@ fn an_object_that_holds_itself_and_the_tensor_has_the_shortest_sentence() {
         bytes: 96,
     };
     assert_eq!(
-        explain(&finding(cycle, vec![group], 3, None), None).sentence,
+        explain(&finding(cycle, vec![group], 3, None), None, "per step").sentence,
         "a `list` holds itself at `[1]`; it keeps through `[0]` 1 tensor [8] float32 in each of 3 such cycles, 96 B per \
          step"
     );
@@ -124,7 +138,7 @@ fn a_chain_of_alike_objects_is_told_by_its_length() {
     let back = || hop(node(NodeKind::Frame, "frame", None, None), EdgeKind::Chain, ".f_back");
     let path: Vec<Hop> = (0..40).map(|_| back()).chain([frame]).collect();
     let group = TensorGroup { path, tensor: tensor(&[8]), count: 1, bytes: 32 };
-    let told = explain(&finding(cycle, vec![group], 1, Some(0)), None);
+    let told = explain(&finding(cycle, vec![group], 1, Some(0)), None, "per step");
     assert_eq!(
         told.repair.as_deref(),
         Some(

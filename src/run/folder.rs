@@ -186,7 +186,7 @@ pub fn write_diagnosis(folder: &Path, name: &str, diagnosis: &Diagnosis) -> Lost
         Ok(json) => lost.write(folder.join("cycles.json"), &(json + "\n")),
         Err(error) => lost.note(folder.join("cycles.json"), &error.into()),
     }
-    lost.write(folder.join("cycles.dot"), &dot(&diagnosis.report.findings));
+    lost.write(folder.join("cycles.dot"), &dot(diagnosis));
     lost.write(folder.join("cycles.html"), &html(name, diagnosis));
     lost
 }

@@ -9,7 +9,7 @@ use super::process::Process;
 use super::script::ScriptExit;
 use super::tail::Unwatched;
 use crate::bytes::human;
-use crate::cycles::{Diagnosis, Explanation, Retained, diagnose, retained};
+use crate::cycles::{Diagnosis, Explanation, Retained, retained};
 use crate::measure::Recording;
 use crate::verdict::Verdict;
 
@@ -222,9 +222,11 @@ fn shared(diagnoses: &[(u32, Diagnosis)]) -> Vec<FoundCycle> {
     found
 }
 
-/// What `run` makes of a diagnosis run, made of one look at garbage.
+/// The cycles of the look at garbage that shows most.
 fn diagnosis(process: &Process) -> Option<Diagnosis> {
-    diagnose(&recording(process.diagnosed.as_ref()?), None)
+    let look = process.diagnosed.as_ref()?;
+    let report = look.cycles.as_ref().filter(|report| report.tensors > 0)?;
+    Some(Diagnosis::of(report, look.step, look.over_steps, None))
 }
 
 fn held(process: &Process) -> Option<Retained> {

@@ -320,9 +320,12 @@ fn collections(samples: &[Sample], place: Place, warmup: u32) -> Vec<Freed> {
     found
 }
 
-/// What a collection freed. Those that look at cycles after a single step are left out where there are others.
+/// What a collection freed. Those that look at cycles in less than a round are left out where there are others.
 fn freed_per_collect(process: &Process, collections: &[Freed]) -> Option<f64> {
-    let looked = |freed: &&Freed| process.garbage.iter().any(|found| found.step == freed.step);
+    let longest = collections.iter().map(|freed| freed.steps).max().unwrap_or(0);
+    let looked = |freed: &&Freed| {
+        process.garbage.iter().any(|found| found.step == freed.step && found.over_steps < longest)
+    };
     let mut plain: Vec<f64> =
         collections.iter().filter(|freed| !looked(freed)).map(|freed| freed.bytes).collect();
     if plain.is_empty() {

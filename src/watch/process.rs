@@ -14,7 +14,7 @@ pub struct Process {
     pub began: Option<WatchBegan>,
     pub samples: Vec<Sample>,
     pub garbage: Vec<GarbageSample>,
-    /// The last diagnosis that found tensors.
+    /// The last look that shows memory in garbage, or else tensors.
     pub diagnosed: Option<WatchGarbage>,
     /// The last answer to the question what holds tensors that no collect freed.
     pub retained: Option<WatchGarbage>,
@@ -106,7 +106,8 @@ impl Process {
         if garbage.retained.is_some() {
             self.retained = Some(garbage.clone());
         }
-        if garbage.cycles.is_some() {
+        let memory = |look: &WatchGarbage| look.cycles.as_ref().map(|report| report.tensor_bytes.min(1));
+        if memory(&garbage) >= self.diagnosed.as_ref().and_then(memory) && garbage.cycles.is_some() {
             self.diagnosed = Some(garbage);
         }
     }

@@ -33,6 +33,11 @@ def level() -> int | None:
     return probe.in_use()
 
 
+def judged(memory: dict[str, Any]) -> int | None:
+    """Gives the counter that is judged by out of what ``read`` gave."""
+    return memory["device"]["allocated"] if memory.get("device") else memory["in_use"]
+
+
 def _all_devices() -> list[dict[str, Any]]:
     # A process may use several GPUs; one that it does not use has nothing allocated.
     return [torch.cuda.memory_stats_as_nested_dict(index) for index in range(torch.cuda.device_count())]

@@ -17,6 +17,7 @@ class Due:
     Attributes:
         generation: The generation to collect; None where nothing is collected.
         diagnose: Whether cycles among the garbage are looked for.
+        ends_round: Whether it is the collect that frees what several steps have left.
         prepare: Whether what the next step makes is followed, so that what is alive now must be known.
         follow: Whether the storages that the step left are followed.
         retained: Whether it is asked what holds those that are still alive.
@@ -25,6 +26,7 @@ class Due:
 
     generation: int | None = None
     diagnose: bool = False
+    ends_round: bool = False
     prepare: bool = False
     follow: bool = False
     retained: bool = False
@@ -84,7 +86,7 @@ class Schedule:
         if self._left > 0:
             return NOTHING
         self._begin_round()
-        return Due(FULL)
+        return Due(FULL, ends_round=True)
 
     def _begin_round(self) -> None:
         self._round += 1

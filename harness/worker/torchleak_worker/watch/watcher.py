@@ -22,6 +22,7 @@ from torchleak_worker.watch.automatic import AutomaticCollection
 from torchleak_worker.watch.events import Events
 from torchleak_worker.watch.schedule import Due, Schedule
 from torchleak_worker.watch.stopping import Stop
+from torchleak_worker.watch.unnamed import Unnamed
 
 
 class Watcher:
@@ -52,6 +53,7 @@ class Watcher:
         self._reading = counters.PacedReading()
         self._before: Storages | None = None
         self._newborn: Storages | None = None
+        self._unnamed = Unnamed()
         self._last_full = 0
         self._left: float | None = None
         self._cost = 0.0
@@ -134,7 +136,7 @@ class Watcher:
         due = self.schedule.after(self.step)
         self.others.paused = True
         try:
-            collected, garbage, control = self._collect(due)
+            collected, garbage, control = self._collect(due, memory)
         finally:
             self.others.paused = False
         self.events.send(
@@ -162,17 +164,18 @@ class Watcher:
             self.note(f"the C allocator counts its bytes in {took}, so it is not asked after every step")
         return memory
 
-    def _collect(self, due: Due) -> tuple[dict | None, dict | None, dict | None]:
+    def _collect(self, due: Due, memory: dict[str, Any]) -> tuple[dict | None, dict | None, dict | None]:
         if due.generation is None:
             return None, None, None
         began = time.perf_counter()
         garbage = None
         objects = passes = 0
-        if due.diagnose and self._reports_cycles:
+        if (due.diagnose or (due.ends_round and self._unnamed.is_due)) and self._reports_cycles:
             newborn = self._newborn if due.retained else None
             garbage = diagnosis.look(newborn=newborn, show_values=self.spec.show_values)
             garbage |= {"step": self.step, "over_steps": self.step - self._last_full}
             objects, passes = garbage["objects"], 2
+            self._unnamed.looked(garbage)
             if due.follow and self._before is not None:
                 self._newborn = Storages(without=self._before)
             elif due.retained:
@@ -182,8 +185,6 @@ class Watcher:
         else:
             # torchtitan makes one pass.
             objects, passes = gc.collect(due.generation), 1
-        if due.generation == 2:
-            self._last_full = self.step
         collected = {
             "generation": due.generation,
             "objects": objects,
@@ -191,6 +192,11 @@ class Watcher:
             "seconds": time.perf_counter() - began,
             "memory": counters.read(),
         }
+        if due.ends_round:
+            left = counters.judged(collected["memory"])
+            self._unnamed.freed(counters.judged(memory), left, self.step - self._last_full)
+        if due.generation == 2:
+            self._last_full = self.step
         control = diagnosis.control() if due.control else None
         self._before = Storages() if due.prepare and self._reports_cycles else None
         return collected, garbage, control

@@ -59,15 +59,18 @@ fn unit(over_steps: u32) -> String {
     if over_steps > 1 { format!("in {over_steps} steps") } else { "per step".to_owned() }
 }
 
-/// Explains a diagnosis run by the last step that left memory in garbage, or else tensors: the steps before it may have
-/// left what only a warm-up leaves.
+/// Explains a diagnosis run by the last step that left memory in garbage: the steps before it may have left what only a
+/// warm-up leaves. Where no single step did, further ones together may have, and else tensors without memory of their
+/// own are explained.
 pub fn diagnose(recording: &Recording, layers: Option<u64>) -> Option<Diagnosis> {
-    let reports = || {
-        let records = recording.garbage.iter().rev();
-        records.filter_map(|record| Some((record.step, record.cycles.as_ref()?)))
+    let steps = || {
+        recording.garbage.iter().rev().filter_map(|record| Some((record.step, 1, record.cycles.as_ref()?)))
     };
-    let (step, report) = reports()
-        .find(|(_, report)| report.tensor_bytes > 0)
-        .or_else(|| reports().find(|(_, report)| report.tensors > 0))?;
-    Some(Diagnosis::of(report, step, 1, layers))
+    let round = recording.round.as_ref();
+    let round = round.and_then(|round| Some((round.step, round.over_steps, round.cycles.as_ref()?)));
+    let (step, over_steps, report) = steps()
+        .chain(round)
+        .find(|(.., report)| report.tensor_bytes > 0)
+        .or_else(|| steps().find(|(.., report)| report.tensors > 0))?;
+    Some(Diagnosis::of(report, step, over_steps, layers))
 }

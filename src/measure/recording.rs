@@ -1,6 +1,6 @@
 //! What one arm reported.
 
-use torchleak_protocol::{ArmEvent, ArmFacts, GarbageRecord, StepRecord, TorchCycles};
+use torchleak_protocol::{ArmEvent, ArmFacts, GarbageRecord, RoundGarbage, StepRecord, TorchCycles};
 
 /// The events of one arm, put in order.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -10,6 +10,8 @@ pub struct Recording {
     pub steps: Vec<StepRecord>,
     /// The steps of a diagnosis run.
     pub garbage: Vec<GarbageRecord>,
+    /// What further steps left together, in a diagnosis run that saw nothing in any single one.
+    pub round: Option<RoundGarbage>,
     /// What torch's own code said of the garbage, in a diagnosis run.
     pub torch_cycles: Option<TorchCycles>,
     /// What came of the cycles that a rank planted in its own process.
@@ -31,6 +33,7 @@ impl Recording {
             ArmEvent::Began(facts) => self.facts = Some(ArmFacts::clone(facts)),
             ArmEvent::Step(record) => self.steps.push(StepRecord::clone(record)),
             ArmEvent::Garbage(record) => self.garbage.push(GarbageRecord::clone(record)),
+            ArmEvent::Round(garbage) => self.round = Some(RoundGarbage::clone(garbage)),
             ArmEvent::TorchCycles(cycles) => self.torch_cycles = Some(TorchCycles::clone(cycles)),
             ArmEvent::Control { detected, reason } => {
                 self.planted = Some(Planted { detected: *detected, reason: reason.clone() });

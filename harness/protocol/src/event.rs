@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{GarbageRecord, Start, StepRecord, TorchCycles};
+use crate::{GarbageRecord, RoundGarbage, Start, StepRecord, TorchCycles};
 
 /// One line from a worker host, about itself and its children.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -48,6 +48,9 @@ pub enum ArmEvent {
         code: Option<i32>,
         signal: Option<i32>,
     },
+    /// What several further steps leave together. It comes after the end of a diagnosis run that saw no memory
+    /// in the garbage of any single step, so that no verdict depends on it.
+    Round(Box<RoundGarbage>),
     /// What torch's own code says of the garbage of one more step. It comes after the end of a
     /// diagnosis run, so that no verdict depends on it.
     TorchCycles(Box<TorchCycles>),

@@ -24,7 +24,8 @@ pub use graph::{
     CycleReport, CycleSeconds, Edge, EdgeKind, Finding, Hop, Node, NodeKind, TensorGroup, TensorInfo,
 };
 pub use record::{
-    Census, Collected, DeviceMemory, GarbageRecord, Memory, StepRecord, Storages, TorchCycles, TorchNode,
+    Census, Collected, DeviceMemory, GarbageRecord, Memory, RoundGarbage, StepRecord, Storages, TorchCycles,
+    TorchNode,
 };
 pub use retention::{Retention, RetentionReport, Root, RootKind};
 pub use watch::{

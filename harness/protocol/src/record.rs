@@ -120,6 +120,18 @@ pub struct GarbageRecord {
     pub retained: Option<RetentionReport>,
 }
 
+/// What a full collect found with `gc.DEBUG_SAVEALL` after several steps without one. It has also what the program
+/// itself holds until its next step, which is in the garbage of no single one.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct RoundGarbage {
+    /// The last of the steps, counted from 1.
+    pub step: u32,
+    /// How many steps there were.
+    pub over_steps: u32,
+    /// Which cycles keep tensors in it. Absent where no tensor is in garbage.
+    pub cycles: Option<CycleReport>,
+}
+
 /// What torch's own `torch.utils.viz._cycles` says of the garbage of one further step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TorchCycles {

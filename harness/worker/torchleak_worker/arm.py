@@ -71,17 +71,20 @@ def _run_steps(command: SimpleNamespace, reporter: Reporter) -> None:
     meter = loop.meter_for(device)
     reporter.send("began", **loop.facts(device, meter, program))
     if command.policy.kind == "garbage":
-        steps = loop.run_garbage(command, program, device, reporter)
+        has_shown = loop.run_garbage(command, program, device, reporter)
     else:
-        steps = loop.run_measured(command.steps, command.policy, program, meter, reporter)
+        loop.run_measured(command.steps, command.policy, program, meter, reporter)
     if command.ranks > 1:
         ranks.control(reporter)
-    reporter.send("ended", steps=steps)
+    reporter.send("ended", steps=command.steps)
     if command.ranks > 1:
         ranks.leave()
     elif command.policy.kind == "garbage" and command.artifacts is not None:
         from torchleak_worker import torch_report
 
+        found = None if has_shown else loop.look_at_round(command, program, device)
+        if found is not None:
+            reporter.send("round", **found)
         reporter.send("torch_cycles", **torch_report.report(program, device, command.artifacts))
 
 

@@ -15,6 +15,9 @@ from torchleak_worker.collector import gc
 # A finalizer can release more on the next pass; one that always makes new garbage must not hang us.
 _MOST_PASSES = 10
 
+# Steps that are looked at together where no single one shows anything.
+_ROUND = 4
+
 ALLOCATOR_VARIABLES = (
     "PYTORCH_CUDA_ALLOC_CONF",
     "PYTORCH_ALLOC_CONF",
@@ -137,8 +140,8 @@ def collect_to_fixpoint(generation: int) -> tuple[int, int]:
     return objects, passes
 
 
-def run_measured(steps: int, policy: SimpleNamespace, program: Any, meter: CpuMeter, reporter: Any) -> int:
-    """Runs ``steps`` steps under ``policy`` and reports each. Returns the number of steps done."""
+def run_measured(steps: int, policy: SimpleNamespace, program: Any, meter: CpuMeter, reporter: Any) -> None:
+    """Runs ``steps`` steps under ``policy`` and reports each."""
     foreign = ForeignCollections()
     for step in range(1, steps + 1):
         meter.begin()
@@ -160,7 +163,6 @@ def run_measured(steps: int, policy: SimpleNamespace, program: Any, meter: CpuMe
             collected=collected,
             foreign_collections=foreign_collections,
         )
-    return steps
 
 
 def _due_generation(policy: SimpleNamespace, step: int) -> int | None:
@@ -186,29 +188,24 @@ def _collect(generation: int | None, meter: CpuMeter) -> dict[str, Any] | None:
     }
 
 
-def run_garbage(command: SimpleNamespace, program: Any, device: torch.device, reporter: Any) -> int:
-    """Runs the steps of ``command`` and reports what a full collect finds after each. Nothing is measured."""
+def run_garbage(command: SimpleNamespace, program: Any, device: torch.device, reporter: Any) -> bool:
+    """Runs the steps of ``command`` and reports what a full collect finds after each. Nothing is measured.
+
+    Returns:
+        Whether memory of tensors was in garbage after any step.
+    """
     foreign = ForeignCollections()
     born = max(1, command.steps - survivors.STEPS)
     before: survivors.Storages | None = None
     newborn: survivors.Storages | None = None
+    has_shown = False
     for step in range(1, command.steps + 1):
         if step == born:
             before = survivors.Storages()
         result, foreign_collections = foreign.step(program)
         if device.type == "cuda":
             torch.cuda.synchronize(device)
-        gc.set_debug(gc.DEBUG_SAVEALL)
-        try:
-            gc.collect()
-            objects = len(gc.garbage)
-            census, shared = probe.garbage_census(gc.garbage)
-            cycles = probe.cycles(gc.garbage, command.show_values) if census or shared else None
-        finally:
-            gc.set_debug(0)
-            gc.garbage.clear()
-        # What was saved is garbage again, and now it is freed.
-        collect_to_fixpoint(2)
+        found = _garbage(show_values=command.show_values)
         if step == born:
             newborn = survivors.Storages(without=before)
         retained = None
@@ -219,13 +216,45 @@ def run_garbage(command: SimpleNamespace, program: Any, device: torch.device, re
             step=step,
             **result.loss_fields(),
             foreign_collections=foreign_collections,
-            objects=objects,
-            census=census,
-            shared=shared,
-            cycles=cycles,
+            **found,
             retained=retained,
         )
-    return command.steps
+        has_shown |= any(storages["bytes"] for storages in found["census"].values())
+    return has_shown
+
+
+def look_at_round(command: SimpleNamespace, program: Any, device: torch.device) -> dict[str, Any] | None:
+    """Runs steps beyond those of ``command`` and says what all of them leave.
+
+    Returns:
+        The protocol's ``RoundGarbage``, or None if the program makes no further steps: it may have no data
+        for them, and nothing depends on them.
+    """
+    try:
+        for _ in range(_ROUND):
+            program.step()
+    except Exception:
+        return None
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    cycles = _garbage(show_values=command.show_values)["cycles"]
+    return {"step": command.steps + _ROUND, "over_steps": _ROUND, "cycles": cycles}
+
+
+def _garbage(*, show_values: bool) -> dict[str, Any]:
+    """Collects, says what was found, and frees it."""
+    gc.set_debug(gc.DEBUG_SAVEALL)
+    try:
+        gc.collect()
+        objects = len(gc.garbage)
+        census, shared = probe.garbage_census(gc.garbage)
+        cycles = probe.cycles(gc.garbage, show_values) if census or shared else None
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+    # What was saved is garbage again, and now it is freed.
+    collect_to_fixpoint(2)
+    return {"objects": objects, "census": census, "shared": shared, "cycles": cycles}
 
 
 def facts(device: torch.device, meter: CpuMeter, program: Any) -> dict[str, Any]:

@@ -214,11 +214,26 @@ fn a_file_that_cannot_be_written_is_named_after_the_verdicts_were_told() {
     let context = Context::new();
     context.program_case("flat", FLAT, "device: cpu");
     for option in ["--junit", "--summary"] {
-        let finished = context.run(["run", "flat.yaml", "--device", "cpu", option, "no/such/folder"]);
+        // It can be opened, and each byte that is written finds the disk full.
+        let finished = context.run(["run", "flat.yaml", "--device", "cpu", option, "/dev/full"]);
         assert_eq!(finished.code, 4, "{}", finished.stderr);
         assert!(finished.stdout.contains("fixed (as expected)"), "{}", finished.stdout);
-        assert!(finished.stderr.contains("no/such/folder cannot be written"), "{}", finished.stderr);
+        assert!(finished.stderr.contains("/dev/full cannot be written"), "{}", finished.stderr);
     }
+}
+
+#[test]
+fn a_file_that_cannot_be_written_is_refused_before_anything_runs() {
+    let context = Context::new();
+    context.program_case("flat", FLAT, "device: cpu");
+    for command in [&["run", "flat.yaml"][..], &["matrix", "flat.yaml", "--torch", "2.13.0"]] {
+        for option in ["--junit", "--summary"] {
+            let finished = context.run(command.iter().chain(&[option, "flat.yaml/report"]));
+            assert_eq!(finished.code, 4, "{}", finished.stderr);
+            assert!(finished.stderr.contains("flat.yaml/report cannot be written"), "{}", finished.stderr);
+        }
+    }
+    assert!(!context.path().join("runs").exists());
 }
 
 #[test]

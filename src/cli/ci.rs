@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use super::error::CliError;
+use super::writable;
 use crate::case::{Case, Origin, Partition};
 use crate::report::{MatrixReport, SUMMARY_LIMIT, annotation, annotations, junit, summary};
 use crate::say::say;
@@ -24,6 +25,18 @@ pub struct ReportArgs {
 }
 
 impl ReportArgs {
+    /// Sees before anything runs that the files can be written.
+    ///
+    /// # Errors
+    /// One cannot.
+    pub fn check(&self) -> Result<(), CliError> {
+        for (what, path) in [("JUnit report", &self.junit), ("summary", &self.summary)] {
+            let Some(path) = path else { continue };
+            writable::check(path).map_err(|source| CliError::File { what, path: path.clone(), source })?;
+        }
+        Ok(())
+    }
+
     /// Writes the files, and annotations where GitHub Actions reads them.
     ///
     /// # Errors

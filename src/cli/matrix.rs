@@ -100,6 +100,7 @@ pub(super) enum Format {
 
 /// Runs the command.
 pub fn run(args: &MatrixArgs, cache: &CacheArgs) -> Result<ExitCode, CliError> {
+    args.reports.check()?;
     let cases = args.cases.selected()?;
     let cache = Cache::open(cache)?;
     let settings = args.settings.settings(&cache)?;

@@ -15,6 +15,7 @@ mod settings;
 mod shell;
 mod titan_log;
 mod watch;
+mod writable;
 
 use std::ffi::OsString;
 use std::io::IsTerminal;

@@ -98,6 +98,7 @@ pub fn run(args: &RunArgs, cache: &CacheArgs) -> Result<ProcessExitCode, CliErro
 }
 
 fn run_cases(args: &RunArgs, cache: &CacheArgs) -> Result<Vec<CaseOutcome>, CliError> {
+    args.reports.check()?;
     let cases = args.cases.selected()?;
     let cases = part_of(&cases, args.partition);
     let cache = Cache::open(cache)?;

@@ -10,6 +10,7 @@ use torchleak_protocol::{Boundary, WatchEvent, WatchMode};
 
 use super::PlainFormat;
 use super::error::CliError;
+use super::writable;
 use crate::bytes::human;
 use crate::cache::{Cache, CacheArgs};
 use crate::exit_code::ExitCode;
@@ -98,6 +99,9 @@ enum Mode {
 /// Runs the script and gives the exit code.
 pub fn run(args: &WatchArgs, cache: &CacheArgs) -> Result<ProcessExitCode, CliError> {
     let cache = Cache::open(cache)?;
+    if let Some(path) = &args.output {
+        writable::check(path).map_err(|source| WatchError::Output { path: path.clone(), source })?;
+    }
     let options = options(args, &cache);
     let follower: &mut dyn Follower = if args.quiet { &mut Silent } else { &mut WatchLines };
     let watched = watch(&options, follower)?;

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -9,6 +10,7 @@ use std::time::Duration;
 use super::error::EnvironmentError;
 use super::interpreters;
 use super::lock::Lock;
+use super::managed::free_bytes;
 use super::progress::Progress;
 use crate::cache::Cache;
 use crate::process::{self, Exit};
@@ -17,6 +19,8 @@ use crate::process::{self, Exit};
 const DEADLINE: Duration = Duration::from_secs(2 * 60 * 60);
 /// How many of a failed helper's last lines an error repeats.
 const TAIL: usize = 15;
+/// What uv takes on the disk with the folder that it is installed by, in bytes.
+const ROOM: u64 = 100_000_000;
 
 /// The `uv` to use.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -116,9 +120,16 @@ fn install(cache: &Cache, progress: &dyn Progress) -> Result<(), EnvironmentErro
         run_helper("installing uv", pip, progress)
     });
     if let Err(error) = installed {
+        let free = free_bytes(cache.root());
         // The next attempt removes it anyway; the first error is the one to show.
         let _ = remove_folder(&partial);
         return Err(match error {
+            // Python's venv tells of a full disk by nothing but its exit code.
+            _ if free.is_some_and(|free| free < ROOM) => EnvironmentError::Io {
+                action: "install uv into",
+                path: cache.uv(),
+                source: io::ErrorKind::StorageFull.into(),
+            },
             EnvironmentError::Helper { tail, .. } if tail.iter().any(|line| line.contains("ensurepip")) => {
                 EnvironmentError::NoUv(format!(
                     "{} has no venv module (on Debian and Ubuntu: `apt install python3-venv`)",

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::fmt;
+use std::iter::repeat_n;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::str::FromStr;
@@ -256,7 +257,10 @@ fn torch_version(option: &'static str, given: &str) -> Result<Version, Environme
     if version.to_string().len() > 100 {
         return Err(bad(option, given, "is too long to be a version", HINT));
     }
-    Ok(version)
+    // 2.13 is 2.13.0 and has the same environment.
+    let missing = 3_usize.saturating_sub(version.release().len());
+    let release: Vec<u64> = version.release().iter().copied().chain(repeat_n(0, missing)).collect();
+    Ok(version.with_release(release))
 }
 
 fn python_minor(given: &str) -> Result<u32, EnvironmentError> {
@@ -385,6 +389,8 @@ mod tests {
         let key = |args: &EnvironmentArgs| managed(args).key(11);
         assert!(key(&torch("2.13.0")).starts_with("torch-2.13.0-py3.11-"));
         assert_eq!(key(&torch("2.13.0")), key(&torch(" 2.13.0 ")));
+        assert_eq!(key(&torch("2.13.0")), key(&torch("2.13")));
+        assert_eq!(key(&torch("2.13.0+cu130")), key(&torch("2.13+cu130")));
         let with = |with: &[&str]| EnvironmentArgs {
             with: with.iter().map(ToString::to_string).collect(),
             ..Default::default()

@@ -2,7 +2,6 @@
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
 use pep440_rs::Version;
@@ -12,7 +11,7 @@ use super::settings::SettingsArgs;
 use super::{PlainFormat, print_json, print_text};
 use crate::cache::{Cache, CacheArgs};
 use crate::case::{Case, Catalog};
-use crate::environment::{EnvironmentArgs, Managed, OnStderr, Progress};
+use crate::environment::{EnvironmentArgs, Managed, OnStderr, Progress, parse_torch};
 use crate::exit_code::ExitCode;
 use crate::report::{ProgressWatcher, bisect_document, bisect_line, bisect_text};
 use crate::say::say;
@@ -169,7 +168,7 @@ fn commits(
 
 fn release(option: &'static str, given: &str) -> Result<Version, CliError> {
     let problem = |error| CliError::BadEnd { option, given: given.to_owned(), problem: error };
-    Version::from_str(given.trim()).map_err(|error| problem(error.to_string()))
+    parse_torch(given).map_err(|error| problem(error.to_string()))
 }
 
 /// Searches the candidates between the ends.

@@ -41,6 +41,7 @@ code { font-family: ui-monospace, monospace; font-size: 0.92em; }
 .drawing path { fill: none; stroke: var(--line); stroke-width: 1.5; } .drawing path.break { stroke: var(--break);
   stroke-width: 2.5; stroke-dasharray: 6 3; } .drawing .break-label { fill: var(--break); font-weight: bold; }
 .drawing marker path { fill: var(--line); stroke: none; } .drawing marker.break path { fill: var(--break); }
+@media print, (min-width: 60rem) { .drawing svg { max-width: 100%; height: auto; } }
 ";
 
 fn garbage_of(diagnosis: &Diagnosis) -> String {

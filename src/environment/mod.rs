@@ -40,7 +40,7 @@ pub use overlay::{Overlay, overlaid};
 pub use progress::{OnStderr, Progress, Silent};
 pub use prune::{PruneArgs, Pruned, forget_downloads, prune};
 pub use releases::Releases;
-pub use request::{DEFAULT_TORCH, EnvironmentArgs, Managed, Request};
+pub use request::{DEFAULT_TORCH, EnvironmentArgs, Managed, Request, parse_torch};
 pub use room::{check_room, has_room_for, remove_environment};
 pub use torch_wheel::TorchWheel;
 pub use view::{PACKAGES, View, is_installed};

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::str::FromStr;
 
 use clap::Args;
-use pep440_rs::Version;
+use pep440_rs::{Version, VersionParseError};
 use sha2::{Digest, Sha256};
 
 use super::error::EnvironmentError;
@@ -249,18 +249,26 @@ fn bad(
     EnvironmentError::BadOption { option, given: given.to_owned(), problem: problem.into(), hint }
 }
 
+/// Reads a version of torch. 2.13 is 2.13.0, so that it has the same name and the same environment.
+///
+/// # Errors
+/// The text is no version.
+pub fn parse_torch(text: &str) -> Result<Version, VersionParseError> {
+    let version = Version::from_str(text.trim())?;
+    let missing = 3_usize.saturating_sub(version.release().len());
+    let release: Vec<u64> = version.release().iter().copied().chain(repeat_n(0, missing)).collect();
+    Ok(version.with_release(release))
+}
+
 fn torch_version(option: &'static str, given: &str) -> Result<Version, EnvironmentError> {
     const HINT: &str = "write it as 2.13.0, 2.8.0+cu128 or 2.8.0.dev20250527";
-    let version = Version::from_str(given.trim())
-        .map_err(|error| bad(option, given, format!("is not a version: {error}"), HINT))?;
+    let version =
+        parse_torch(given).map_err(|error| bad(option, given, format!("is not a version: {error}"), HINT))?;
     // The name of a folder has 255 bytes; real versions have 30.
     if version.to_string().len() > 100 {
         return Err(bad(option, given, "is too long to be a version", HINT));
     }
-    // 2.13 is 2.13.0 and has the same environment.
-    let missing = 3_usize.saturating_sub(version.release().len());
-    let release: Vec<u64> = version.release().iter().copied().chain(repeat_n(0, missing)).collect();
-    Ok(version.with_release(release))
+    Ok(version)
 }
 
 fn python_minor(given: &str) -> Result<u32, EnvironmentError> {

@@ -9,7 +9,9 @@ use super::SourceError;
 use super::dates::DateRange;
 use crate::cache::Cache;
 use crate::case::Range;
-use crate::environment::{EnvironmentError, Managed, Progress, Releases as Listed, python_minor};
+use crate::environment::{
+    EnvironmentError, Managed, Progress, Releases as Listed, parse_torch, python_minor,
+};
 
 /// Versions of torch, as a person wrote them.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -89,7 +91,7 @@ fn item(part: &str) -> Result<Item, String> {
 }
 
 fn version(text: &str) -> Result<Version, String> {
-    text.trim().parse().map_err(|_| {
+    parse_torch(text).map_err(|_| {
         format!(
             "`{text}` is no version: write a release such as 2.13.0, a range such as 2.8.0..2.15.0 or >=2.8, latest, or \
              nightly:2025-05-01..2025-06-10"

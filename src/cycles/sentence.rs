@@ -79,9 +79,10 @@ fn disable_circle(cycle: &[Hop]) -> Option<String> {
 }
 
 fn kept(finding: &Finding, layers: Option<u64>, unit: &str) -> String {
-    let mut parts: Vec<String> = finding
-        .groups
-        .iter()
+    // A tensor without memory of its own, such as a wrapper of another, is worth a word only where there is nothing else.
+    let has_memory = finding.exclusive_bytes > 0;
+    let groups = || finding.groups.iter().filter(|group| group.bytes > 0 || !has_memory);
+    let mut parts: Vec<String> = groups()
         .take(MOST_GROUPS)
         .map(|group| {
             let tensors = tensors(group, finding.count, layers);
@@ -93,8 +94,8 @@ fn kept(finding: &Finding, layers: Option<u64>, unit: &str) -> String {
             }
         })
         .collect();
-    if finding.groups.len() > MOST_GROUPS {
-        let rest: u64 = finding.groups[MOST_GROUPS..].iter().map(|group| group.bytes).sum();
+    if groups().count() > MOST_GROUPS {
+        let rest: u64 = groups().skip(MOST_GROUPS).map(|group| group.bytes).sum();
         parts.push(format!("{} in other tensors", human(rest as f64)));
     }
     if parts.is_empty() {
@@ -124,7 +125,11 @@ pub fn shape(tensor: &TensorInfo) -> String {
     let class = tensor.class.as_deref().map_or_else(String::new, |class| format!("`{class}` "));
     let shape =
         tensor.shape.as_ref().map_or_else(|| "of unknown shape".to_owned(), |shape| format!("{shape:?}"));
-    let device = if tensor.device == "cpu" { String::new() } else { format!(" on {}", tensor.device) };
+    let device = if matches!(tensor.device.as_str(), "cpu" | "") {
+        String::new()
+    } else {
+        format!(" on {}", tensor.device)
+    };
     let view = if tensor.storage_is_live {
         " (of a storage that is alive anyway)".to_owned()
     } else if is_view(tensor) {

@@ -109,8 +109,10 @@ for step_number in range(32):
     step()
 "
     .replace("BASE", base);
-    let (report, ..) = watched(&[SMALL, &script].concat(), &["--mode", "compare"], &[]);
+    let (report, finished, _context) = watched(&[SMALL, &script].concat(), &["--mode", "compare"], &[]);
     assert_eq!(report["verdict"], verdict, "{report:#}");
+    // Of what is fixed there is no why.
+    assert_eq!(finished.stderr.contains("\n  why: "), verdict == "reproduced", "{}", finished.stderr);
     let bytes = report["ranks"][0]["garbage_bytes_per_step"].as_i64();
     assert_eq!(bytes, (verdict == "reproduced").then_some(256_000), "{report:#}");
     let sentence = report["cycles"][0]["sentence"].as_str().unwrap();

@@ -52,6 +52,11 @@ pub fn case_text(outcome: &CaseOutcome, findings: usize, colour: bool) -> String
     text
 }
 
+/// What a finding is to a verdict: cycles that keep no memory are in the garbage of what is fixed, too.
+pub(super) fn finding_word(verdict: Option<Verdict>) -> &'static str {
+    if verdict == Some(Verdict::Fixed) { "in garbage" } else { "why" }
+}
+
 /// So many findings of the case, and of each rank, equal ones once.
 fn findings_text(outcome: &CaseOutcome, diagnosis: &Diagnosis, most: usize) -> String {
     let mut text = String::new();
@@ -59,7 +64,8 @@ fn findings_text(outcome: &CaseOutcome, diagnosis: &Diagnosis, most: usize) -> S
     let of_ranks = outcome.ranks.iter().filter_map(|rank| rank.diagnosis.as_ref());
     let shown = std::iter::once(diagnosis).chain(of_ranks).flat_map(|each| each.findings().take(most));
     for (finding, explanation) in shown.filter(|(finding, _)| told.insert(&finding.signature)) {
-        let _ = writeln!(text, "  why{}: {}", which_ranks(outcome, finding), explanation.sentence);
+        let (word, ranks) = (finding_word(outcome.verdict()), which_ranks(outcome, finding));
+        let _ = writeln!(text, "  {word}{ranks}: {}", explanation.sentence);
         if let Some(repair) = &explanation.repair {
             let _ = writeln!(text, "  repair: {repair}");
         }

@@ -6,6 +6,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 use torchleak_protocol::{Memory, WatchEvent, WatchStep};
 
+use super::human::finding_word;
 use crate::bytes::human;
 use crate::say::say;
 use crate::verdict::Verdict;
@@ -104,7 +105,12 @@ pub fn watch_text(summary: &Summary, folder: &Path, findings: usize, colour: boo
     }
     for cycle in summary.cycles.iter().take(findings) {
         let ranks = ranks(&cycle.ranks, summary);
-        let _ = writeln!(text, "  why: {}{ranks}", cycle.explanation.sentence);
+        let _ = writeln!(
+            text,
+            "  {}: {}{ranks}",
+            finding_word(Some(summary.verdict)),
+            cycle.explanation.sentence
+        );
         if let Some(repair) = &cycle.explanation.repair {
             let _ = writeln!(text, "  repair: {repair}");
         }

@@ -27,3 +27,4 @@ pub mod verdict;
 pub mod versions;
 pub mod watch;
 pub mod worker;
+pub mod writable;

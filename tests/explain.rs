@@ -288,6 +288,15 @@ fn bad_usage_has_exit_code_2_before_anything_is_run(#[case] arguments: &[&str], 
 }
 
 #[test]
+fn a_minimal_case_that_cannot_be_written_is_refused_before_anything_runs() {
+    let context = Context::new();
+    let finished = context.run(["explain", "--output-case", "/dev/null/small.yaml"]);
+    assert_eq!(finished.code, 4, "{}", finished.stderr);
+    assert!(finished.stderr.contains("cannot be written to /dev/null/small.yaml"), "{}", finished.stderr);
+    assert!(!context.path().join("runs").exists());
+}
+
+#[test]
 fn ctrl_c_prints_what_was_measured_until_then() {
     let context = Context::new();
     // The first steps are quick, so that the case itself is soon known, and those of more steps take long.

@@ -410,6 +410,8 @@ fn bad_usage_runs_nothing() {
     ] {
         assert_eq!(context.run(arguments).code, 2, "{arguments:?}");
     }
+    let finished = context.run(["watch", "--output", "/dev/null/report", "--", "sh", "-c", "echo ran"]);
+    assert_eq!((finished.code, finished.stdout.as_str()), (4, ""), "{}", finished.stderr);
     // A program that is no Python is run, and its code passed on.
     assert_eq!(context.run(["watch", "--", "sh", "-c", "exit 9"]).code, 9);
 }

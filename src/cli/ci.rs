@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use super::error::CliError;
-use super::writable;
 use crate::case::{Case, Origin, Partition};
 use crate::report::{MatrixReport, SUMMARY_LIMIT, annotation, annotations, junit, summary};
 use crate::say::say;
+use crate::writable;
 
 /// Files that are written beside the output.
 #[derive(Debug, Args)]

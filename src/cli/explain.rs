@@ -8,7 +8,7 @@ use super::error::CliError;
 use super::overlay::OverlayArgs;
 use super::run::environment_line;
 use super::settings::SettingsArgs;
-use super::{print_json, print_text, width, writable};
+use super::{print_json, print_text, width};
 use crate::cache::{Cache, CacheArgs};
 use crate::case::{Catalog, HEADLINE};
 use crate::environment::{EnvironmentArgs, OnStderr};
@@ -56,10 +56,6 @@ enum Format {
 /// Runs the command.
 pub fn run(args: &ExplainArgs, cache: &CacheArgs) -> Result<ExitCode, CliError> {
     let case = Catalog::shipped()?.find(&args.case)?;
-    if let Some(path) = &args.output_case {
-        let refused = |source| CliError::File { what: "case", path: path.clone(), source };
-        writable::check(path).map_err(refused)?;
-    }
     let cache = Cache::open(cache)?;
     let settings = args.settings.settings(&cache)?;
     let environment = args.overlay.environment(&args.environment, &cache, &OnStderr::new())?;

@@ -15,7 +15,6 @@ mod settings;
 mod shell;
 mod titan_log;
 mod watch;
-mod writable;
 
 use std::ffi::OsString;
 use std::io::IsTerminal;

@@ -10,13 +10,13 @@ use torchleak_protocol::{Boundary, WatchEvent, WatchMode};
 
 use super::PlainFormat;
 use super::error::CliError;
-use super::writable;
 use crate::bytes::human;
 use crate::cache::{Cache, CacheArgs};
 use crate::exit_code::ExitCode;
 use crate::report::{WatchLines, watch_document, watch_text};
 use crate::say::say;
 use crate::watch::{Follower, Process, ScriptExit, WatchError, WatchOptions, Watched, parse_boundary, watch};
+use crate::writable;
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]

@@ -26,6 +26,7 @@ use crate::case::{Body, Case, CaseError};
 use crate::environment::Environment;
 use crate::interrupt;
 use crate::run::{CaseOutcome, RunError, RunOptions, Watcher, all_kept, make_new_folder, run};
+use crate::writable;
 use effect::Leak;
 
 /// What the name of an explanation's folder has between its time and its case.
@@ -113,6 +114,7 @@ pub fn explain(
         }
         // What the file can never hold is said before anything is run.
         reduce::check(case, &document, output)?;
+        writable::check(output).map_err(|source| ExplainError::Write { path: output.to_owned(), source })?;
     }
     let folder = new_folder(&options.runs, case)?;
     options.runs.clone_from(&folder);

@@ -57,32 +57,6 @@ pub fn listed_instances<'py>(list: &Bound<'py, PyList>, test: &mut InstanceTest)
     list.iter().filter(|item| unsafe { test.accepts(item.as_ptr()) }).collect()
 }
 
-/// Adds to each count how often the objects of `list` refer to the object that it belongs to.
-pub fn count_references(list: &Bound<'_, PyList>, counts: &mut HashMap<*mut ffi::PyObject, usize>) {
-    for object in list.iter() {
-        // SAFETY: the object is live, and its type with it, whose slot holds a function of the documented type.
-        // The callback gets back the pointer that is passed here; it neither makes nor frees an object.
-        unsafe {
-            if ffi::PyObject_GC_IsTracked(object.as_ptr()) == 0 {
-                continue;
-            }
-            let slot = ffi::PyType_GetSlot(ffi::Py_TYPE(object.as_ptr()), ffi::Py_tp_traverse);
-            if let Some(traverse) = std::mem::transmute::<*mut c_void, Option<ffi::traverseproc>>(slot) {
-                traverse(object.as_ptr(), count_reference, (&raw mut *counts).cast());
-            }
-        }
-    }
-}
-
-extern "C" fn count_reference(object: *mut ffi::PyObject, counts: *mut c_void) -> c_int {
-    // SAFETY: `counts` is the pointer that `count_references` passed, and nothing else uses it meanwhile.
-    let counts = unsafe { &mut *counts.cast::<HashMap<*mut ffi::PyObject, usize>>() };
-    if let Some(count) = counts.get_mut(&object) {
-        *count += 1;
-    }
-    0
-}
-
 struct Search<'a> {
     test: &'a mut InstanceTest,
     found: Vec<*mut ffi::PyObject>,

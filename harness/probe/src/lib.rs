@@ -7,9 +7,9 @@
 
 mod census;
 mod collections;
+mod garbage;
 mod graph;
 mod heap;
-mod live;
 mod memory;
 mod messages;
 mod process;
@@ -21,9 +21,11 @@ use pyo3::prelude::*;
 #[pymodule]
 mod torchleak_probe {
     #[pymodule_export]
-    use crate::census::{census, garbage_census};
+    use crate::census::census;
     #[pymodule_export]
     use crate::collections::OtherCollections;
+    #[pymodule_export]
+    use crate::garbage::{GarbageLook, look};
     #[pymodule_export]
     use crate::graph::{cycles, live_storages, retained_by};
     #[pymodule_export]

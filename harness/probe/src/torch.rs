@@ -10,10 +10,19 @@ use pyo3::types::PyType;
 use crate::heap::InstanceTest;
 
 /// The memory behind a tensor.
-pub struct Storage {
+pub struct Storage<'py> {
     pub device: String,
     pub address: usize,
     pub bytes: u64,
+    /// torch's own object.
+    pub object: Bound<'py, PyAny>,
+}
+
+impl Storage<'_> {
+    /// An address means something on its device only.
+    pub fn key(&self) -> (String, usize) {
+        (self.device.clone(), self.address)
+    }
 }
 
 /// What is needed of torch, once it is imported.
@@ -61,21 +70,9 @@ impl<'py> Torch<'py> {
         Guard::enter(&self.guard)
     }
 
-    /// The tensor that a tensor is a view of.
-    pub fn base(&self, tensor: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
-        let getter = self.tensor_base.getattr(intern!(tensor.py(), "_base")).ok()?;
-        getter.call_method1(intern!(tensor.py(), "__get__"), (tensor,)).ok().filter(|base| !base.is_none())
-    }
-
-    /// All references to the tensor behind a Python object, by torch's own count, which tests of torch use.
-    pub fn use_count(&self, tensor: &Bound<'_, PyAny>) -> Option<usize> {
-        let method = self.tensor_base.getattr(intern!(tensor.py(), "_use_count")).ok()?;
-        method.call1((tensor,)).ok()?.extract().ok()
-    }
-
     /// The storage of a tensor, or None for a tensor without memory of its own (meta tensors,
     /// wrapper subclasses, sparse layouts, empty tensors).
-    pub fn storage(&self, tensor: &Bound<'py, PyAny>) -> PyResult<Option<Storage>> {
+    pub fn storage(&self, tensor: &Bound<'py, PyAny>) -> PyResult<Option<Storage<'py>>> {
         let py = tensor.py();
         let Ok(storage) = self.untyped_storage.call1((tensor,)) else { return Ok(None) };
         let Ok(address) =
@@ -88,7 +85,7 @@ impl<'py> Torch<'py> {
         }
         let bytes = storage.call_method0(intern!(py, "nbytes"))?.extract()?;
         let device = self.device_name(storage.getattr(intern!(py, "device"))?)?;
-        Ok(Some(Storage { device, address, bytes }))
+        Ok(Some(Storage { device, address, bytes, object: storage }))
     }
 
     fn device_name(&self, device: Bound<'py, PyAny>) -> PyResult<String> {

@@ -242,19 +242,18 @@ def look_at_round(command: SimpleNamespace, program: Any, device: torch.device) 
 
 
 def _garbage(*, show_values: bool) -> dict[str, Any]:
-    """Collects, says what was found, and frees it."""
+    """Collects, frees what was found, and says what it was: fields of the protocol's ``GarbageRecord``."""
     gc.set_debug(gc.DEBUG_SAVEALL)
     try:
         gc.collect()
         objects = len(gc.garbage)
-        census, shared = probe.garbage_census(gc.garbage)
-        cycles = probe.cycles(gc.garbage, show_values) if census or shared else None
+        looked = probe.look(gc.garbage, show_values)
     finally:
         gc.set_debug(0)
         gc.garbage.clear()
     # What was saved is garbage again, and now it is freed.
     collect_to_fixpoint(2)
-    return {"objects": objects, "census": census, "shared": shared, "cycles": cycles}
+    return {"objects": objects, **looked.settled()}
 
 
 def facts(device: torch.device, meter: CpuMeter, program: Any) -> dict[str, Any]:

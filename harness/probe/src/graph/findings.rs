@@ -10,6 +10,7 @@ use super::hops::{is_acyclic_without, name_path, signature};
 use super::scc::Components;
 use super::tensors::Tensors;
 use super::traverse::Graph;
+use super::unsettled::Held;
 
 /// A finding shows so many groups of tensors; if there are more, their paths no longer tell them apart.
 const MOST_GROUPS: usize = 16;
@@ -35,8 +36,8 @@ struct Class {
     tensors: Vec<u32>,
 }
 
-/// The findings by bytes, and how many were left out.
-pub fn findings(facts: &Facts<'_>, namer: &Namer<'_, '_>, most: usize) -> (Vec<Finding>, u64) {
+/// The findings by bytes, with their storages, and how many were left out.
+pub fn findings(facts: &Facts<'_>, namer: &Namer<'_, '_>, most: usize) -> (Vec<Finding>, Vec<Held>, u64) {
     let mut classes = classes(facts);
     let bytes = |class: &Class| facts.bytes(&class.tensors);
     classes.sort_by_cached_key(|class| (std::cmp::Reverse(bytes(class)), class.components[0]));
@@ -73,10 +74,12 @@ pub fn findings(facts: &Facts<'_>, namer: &Namer<'_, '_>, most: usize) -> (Vec<F
     left_out += findings.len().saturating_sub(most);
     findings.truncate(most);
     let shown = findings.into_iter().map(|(mut finding, class)| {
-        finding.groups = facts.groups(namer, &class.tensors);
-        finding
+        let (groups, storages) = facts.groups(namer, &class.tensors).into_iter().unzip();
+        finding.groups = groups;
+        (finding, Held { all: facts.storages(&class.tensors), groups: storages })
     });
-    (shown.collect(), left_out as u64)
+    let (findings, held) = shown.unzip();
+    (findings, held, left_out as u64)
 }
 
 fn classes(facts: &Facts<'_>) -> Vec<Class> {
@@ -100,11 +103,16 @@ fn classes(facts: &Facts<'_>) -> Vec<Class> {
 }
 
 impl Facts<'_> {
-    /// Bytes of the storages of some tensors, each counted once.
-    fn bytes(&self, tensors: &[u32]) -> u64 {
+    /// The storages of some tensors, each once.
+    fn storages(&self, tensors: &[u32]) -> Vec<u32> {
         let storages: HashSet<u32> =
             tensors.iter().filter_map(|&tensor| self.tensors.all[tensor as usize].storage).collect();
-        storages.iter().map(|&storage| self.tensors.storages[storage as usize]).sum()
+        storages.into_iter().collect()
+    }
+
+    /// Bytes of the storages of some tensors, each counted once.
+    fn bytes(&self, tensors: &[u32]) -> u64 {
+        self.storages(tensors).iter().map(|&storage| self.tensors.storages[storage as usize]).sum()
     }
 
     fn name_cycle(&self, namer: &Namer<'_, '_>, class: &Class) -> Finding {
@@ -137,7 +145,7 @@ impl Facts<'_> {
         }
     }
 
-    fn groups(&self, namer: &Namer<'_, '_>, tensors: &[u32]) -> Vec<TensorGroup> {
+    fn groups(&self, namer: &Namer<'_, '_>, tensors: &[u32]) -> Vec<(TensorGroup, Vec<u32>)> {
         let mut alike = self.group_by(tensors, |tensor| self.blame.path_fingerprints[tensor as usize]);
         if alike.len() > MOST_GROUPS {
             alike = self.group_by(tensors, |_| 0);
@@ -156,11 +164,14 @@ impl Facts<'_> {
                 None => merged.push((text, path, group)),
             }
         }
-        let group = |(_, path, group): (String, Vec<Hop>, Vec<u32>)| TensorGroup {
-            path,
-            tensor: self.tensors.infos[self.tensors.all[group[0] as usize].info as usize].clone(),
-            count: group.len() as u64,
-            bytes: self.bytes(&group),
+        let group = |(_, path, group): (String, Vec<Hop>, Vec<u32>)| {
+            let told = TensorGroup {
+                path,
+                tensor: self.tensors.infos[self.tensors.all[group[0] as usize].info as usize].clone(),
+                count: group.len() as u64,
+                bytes: self.bytes(&group),
+            };
+            (told, self.storages(&group))
         };
         merged.into_iter().map(group).collect()
     }

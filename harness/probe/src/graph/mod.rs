@@ -26,6 +26,7 @@ mod search;
 mod tensors;
 mod traverse;
 mod types;
+mod unsettled;
 
 use std::collections::HashSet;
 use std::time::Instant;
@@ -35,8 +36,6 @@ use pyo3::prelude::*;
 use pyo3::types::{PyList, PyType};
 use torchleak_protocol::{CycleReport, CycleSeconds};
 
-use crate::heap::listed_instances;
-use crate::live::LiveStorages;
 use crate::messages::to_python;
 use crate::torch::Torch;
 use edges::Namer;
@@ -50,6 +49,10 @@ use traverse::Graph;
 use types::Types;
 
 pub use retained::{live_storages, retained_by};
+pub use unsettled::Unsettled;
+
+/// So many findings are named where nobody says how many.
+const MOST_FINDINGS: usize = 50;
 
 /// Explains which reference cycles among `garbage` keep tensors alive: a dict of the shape of the
 /// protocol's `CycleReport`.
@@ -58,7 +61,7 @@ pub use retained::{live_storages, retained_by};
 /// is named. `target` is the class whose instances are looked for instead of torch's tensors; they
 /// are then described by their class alone, and torch need not be there.
 #[pyfunction]
-#[pyo3(signature = (garbage, show_values = false, most_findings = 50, target = None))]
+#[pyo3(signature = (garbage, show_values = false, most_findings = MOST_FINDINGS, target = None))]
 pub fn cycles<'py>(
     py: Python<'py>,
     garbage: &Bound<'py, PyList>,
@@ -67,7 +70,17 @@ pub fn cycles<'py>(
     target: Option<&Bound<'py, PyType>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let _no_collection = NoCollection::new();
-    to_python(py, &report(py, garbage, show_values, most_findings, target)?)
+    to_python(py, &report(py, garbage, show_values, most_findings, target)?.report)
+}
+
+/// As [`cycles`] of torch's tensors, before it is known which of their memory goes with the garbage.
+pub fn unsettled<'py>(
+    py: Python<'py>,
+    garbage: &Bound<'py, PyList>,
+    show_values: bool,
+) -> PyResult<Unsettled> {
+    let _no_collection = NoCollection::new();
+    report(py, garbage, show_values, MOST_FINDINGS, None)
 }
 
 fn report<'py>(
@@ -76,7 +89,7 @@ fn report<'py>(
     show_values: bool,
     most_findings: usize,
     target: Option<&Bound<'py, PyType>>,
-) -> PyResult<CycleReport> {
+) -> PyResult<Unsettled> {
     let began = Instant::now();
     let readers = Readers::new(py)?;
     let torch = if target.is_some() { None } else { Torch::loaded(py)? };
@@ -88,22 +101,20 @@ fn report<'py>(
     let graph = all.only(&kept);
     let components = components(&graph);
     let found = Instant::now();
-    let live =
-        torch.as_ref().map(|torch| live_storages_besides(torch, garbage)).transpose()?.unwrap_or_default();
-    let tensors = Tensors::read(&graph, 0..graph.node_count(), torch.as_ref(), &live, &readers)?;
+    let tensors = Tensors::read(&graph, 0..graph.node_count(), torch.as_ref(), &readers)?;
     let described = Instant::now();
     let mut labels = Labels::new(&readers);
     let blame = blame::blame(&graph, &components, &tensors, &mut labels);
     let blamed = Instant::now();
     let facts = Facts { graph: &graph, components: &components, tensors: &tensors, blame: &blame };
-    let (findings, findings_left_out) =
+    let (findings, held, findings_left_out) =
         findings(&facts, &Namer { readers: &readers, show_values }, most_findings);
     let explained: HashSet<u32> = (tensors.all.iter().zip(&blame.owners))
         .filter_map(|(tensor, owner)| owner.and(tensor.storage))
         .collect();
     let explained_bytes: u64 = explained.iter().map(|&storage| tensors.storages[storage as usize]).sum();
     let tensor_bytes: u64 = tensors.storages.iter().sum();
-    Ok(CycleReport {
+    let report = CycleReport {
         objects,
         edges,
         leading: graph.len() as u64,
@@ -119,14 +130,9 @@ fn report<'py>(
             components: ((found - traversed) + (blamed - described)).as_secs_f64(),
             names: ((described - found) + blamed.elapsed()).as_secs_f64(),
         },
-    })
-}
-
-/// The storages of tensors among `garbage` that something alive uses too.
-fn live_storages_besides<'py>(torch: &Torch<'py>, garbage: &Bound<'py, PyList>) -> PyResult<LiveStorages> {
-    let dead = listed_instances(garbage, &mut torch.tensor_test());
-    let _guard = torch.without_overrides()?;
-    LiveStorages::besides(torch, garbage, &dead)
+    };
+    let storages = tensors.keys.into_iter().zip(tensors.storages).collect();
+    Ok(Unsettled { report, storages, held, explained: explained.into_iter().collect() })
 }
 
 /// Different pairs of objects of which the first refers to the second.

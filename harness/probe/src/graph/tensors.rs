@@ -9,7 +9,6 @@ use torchleak_protocol::TensorInfo;
 
 use super::read::{Readers, apply, entries, exact_text};
 use super::traverse::Graph;
-use crate::live::LiveStorages;
 use crate::torch::Torch;
 
 /// A tensor with what it is and which storage it uses.
@@ -26,18 +25,18 @@ pub struct Tensor {
 pub struct Tensors {
     pub all: Vec<Tensor>,
     pub infos: Vec<TensorInfo>,
-    /// Bytes of each storage that go with these tensors.
+    /// Bytes of each storage.
     pub storages: Vec<u64>,
+    /// Device and address of each storage.
+    pub keys: Vec<(String, usize)>,
 }
 
 impl Tensors {
-    /// Reads the tensors among `nodes`. Without torch, the objects are described by their class only. What
-    /// uses a storage of `live` has no memory of its own, because to free it frees nothing.
+    /// Reads the tensors among `nodes`. Without torch, the objects are described by their class only.
     pub fn read<'py>(
         graph: &Graph,
         nodes: impl Iterator<Item = u32>,
         torch: Option<&Torch<'py>>,
-        live: &LiveStorages,
         readers: &Readers<'py>,
     ) -> PyResult<Self> {
         let _guard = torch.map(Torch::without_overrides).transpose()?;
@@ -68,7 +67,6 @@ impl Tensors {
                 if let Some(storage) = torch.storage(&object)? {
                     info.device.clone_from(&storage.device);
                     info.bytes = storage.bytes;
-                    info.storage_is_live = live.contains(&storage);
                     // An address means something on its device only.
                     let device =
                         devices.iter().position(|known| *known == storage.device).unwrap_or_else(|| {
@@ -79,7 +77,8 @@ impl Tensors {
                     let index = *storages.entry((device, storage.address)).or_insert(next);
                     if index == next {
                         users.push(0);
-                        tensors.storages.push(if info.storage_is_live { 0 } else { storage.bytes });
+                        tensors.storages.push(storage.bytes);
+                        tensors.keys.push((info.device.clone(), storage.address));
                     }
                     users[index as usize] += 1;
                     storage_of = Some(index);

@@ -49,16 +49,13 @@ def look(*, newborn: Storages | None, show_values: bool) -> dict[str, Any]:
     began = time.perf_counter()
     with garbage() as found:
         objects = len(found)
-        census, shared = probe.garbage_census(found)
-        cycles = probe.cycles(found, show_values) if census or shared else None
+        looked = probe.look(found, show_values)
     retained = None if newborn is None else newborn.retained(show_values=show_values)
     # Unlike the counters it has also what is in shared memory and in mapped files.
     live = probe.census()
     return {
         "objects": objects,
-        "census": census,
-        "shared": shared,
-        "cycles": cycles,
+        **looked.settled(),
         "retained": retained,
         "live": live,
         "seconds": time.perf_counter() - began,
@@ -108,11 +105,13 @@ def _detect() -> tuple[int, int, int]:
     _plant(device)
     high = counters.level() or 0
     with garbage() as found:
-        census, _ = probe.garbage_census(found)
-    in_garbage = sum(storages["bytes"] for storages in census.values())
+        looked = probe.look(found)
+    in_garbage = sum(storages["bytes"] for storages in looked.settled()["census"].values())
     return high - low, in_garbage, high - (counters.level() or 0)
 
 
 def _plant(device: torch.device) -> None:
-    holder: list[object] = [torch.empty(_CONTROL_BYTES, dtype=torch.uint8, device=device)]
+    # Modes that the script has set neither see it nor change it.
+    with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
+        holder: list[object] = [torch.empty(_CONTROL_BYTES, dtype=torch.uint8, device=device)]
     holder.append(holder)

@@ -22,7 +22,6 @@ use super::traverse::Graph;
 use super::types::Types;
 use super::{NoCollection, autograd_classes};
 use crate::heap::tracked_instances;
-use crate::live::LiveStorages;
 use crate::messages::to_python;
 use crate::torch::Torch;
 use frames::RunningFrames;
@@ -80,7 +79,7 @@ fn report(
     let reach = Reach::of(&graph, &readers, &list, listed, &modules, &frames);
 
     let new = new_tensors(&graph, &torch, &readers, before)?;
-    let tensors = Tensors::read(&graph, new.into_iter(), Some(&torch), &LiveStorages::default(), &readers)?;
+    let tensors = Tensors::read(&graph, new.into_iter(), Some(&torch), &readers)?;
     let (retentions, retentions_left_out) = merge::retentions(
         &merge::Facts { graph: &graph, reach: &reach, tensors: &tensors },
         &readers,

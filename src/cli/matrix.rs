@@ -100,8 +100,8 @@ pub(super) enum Format {
 
 /// Runs the command.
 pub fn run(args: &MatrixArgs, cache: &CacheArgs) -> Result<ExitCode, CliError> {
-    args.reports.check()?;
     let cases = args.cases.selected()?;
+    args.reports.check()?;
     let cache = Cache::open(cache)?;
     let settings = args.settings.settings(&cache)?;
     let columns = columns(args, &cache)?;

@@ -98,8 +98,8 @@ pub fn run(args: &RunArgs, cache: &CacheArgs) -> Result<ProcessExitCode, CliErro
 }
 
 fn run_cases(args: &RunArgs, cache: &CacheArgs) -> Result<Vec<CaseOutcome>, CliError> {
-    args.reports.check()?;
     let cases = args.cases.selected()?;
+    args.reports.check()?;
     let cases = part_of(&cases, args.partition);
     let cache = Cache::open(cache)?;
     let settings = args.settings.settings(&cache)?;

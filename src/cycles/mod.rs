@@ -60,17 +60,21 @@ fn unit(over_steps: u32) -> String {
 }
 
 /// Explains a diagnosis run by the last step that left memory in garbage: the steps before it may have left what only a
-/// warm-up leaves. Where no single step did, further ones together may have, and else tensors without memory of their
-/// own are explained.
+/// warm-up leaves. Further steps together may have left more, and where no memory was left, tensors without any are
+/// explained.
 pub fn diagnose(recording: &Recording, layers: Option<u64>) -> Option<Diagnosis> {
     let steps = || {
         recording.garbage.iter().rev().filter_map(|record| Some((record.step, 1, record.cycles.as_ref()?)))
     };
     let round = recording.round.as_ref();
     let round = round.and_then(|round| Some((round.step, round.over_steps, round.cycles.as_ref()?)));
-    let (step, over_steps, report) = steps()
-        .chain(round)
-        .find(|(.., report)| report.tensor_bytes > 0)
+    let of_a_step = steps().find(|(.., report)| report.tensor_bytes > 0);
+    let per_step = |found: &(u32, u32, &CycleReport)| found.2.tensor_bytes / u64::from(found.1.max(1));
+    let (step, over_steps, report) = round
+        .filter(|(.., report)| report.tensor_bytes > 0)
+        .into_iter()
+        .chain(of_a_step)
+        .max_by_key(per_step)
         .or_else(|| steps().find(|(.., report)| report.tensors > 0))?;
     Some(Diagnosis::of(report, step, over_steps, layers))
 }

@@ -179,6 +179,7 @@ pub fn watch_document(summary: &Summary, exit: ScriptExit, folder: &Path) -> Val
                 "sentence": cycle.explanation.sentence,
                 "repair": cycle.explanation.repair,
                 "finding": cycle.finding,
+                "over_steps": cycle.over_steps,
                 "ranks": cycle.ranks,
             })
         })

@@ -17,10 +17,6 @@ const ENOUGH_COLLECTIONS: usize = 2;
 /// So many collections that free something are no chance.
 const REPEATED: usize = 3;
 
-/// Only some steps are looked at, each by itself.
-const NOT_SEEN: &str =
-    "none of it seen in tensors at the steps that were looked at (--mode debug looks at each)";
-
 /// A verdict with one sentence that gives the reason.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RankVerdict {
@@ -89,7 +85,11 @@ fn compared(
                 format!("{} of tensors at {} of the looks", human(bytes), numbers.garbage_looks)
             }
             Some(bytes) => format!("{} of it in tensors", human(bytes)),
-            None => NOT_SEEN.to_owned(),
+            None if mode == WatchMode::Debug => "none of it in tensors".to_owned(),
+            None => {
+                "none of it seen in tensors at the steps that were looked at (--mode debug looks at each)"
+                    .to_owned()
+            }
         };
         return RankVerdict {
             verdict: Verdict::Reproduced,

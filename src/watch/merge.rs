@@ -48,6 +48,8 @@ pub struct RankSummary {
 /// A finding with its words and the ranks that have it.
 #[derive(Debug)]
 pub struct FoundCycle {
+    /// Steps that left what the finding counts.
+    pub over_steps: u32,
     pub finding: Finding,
     pub explanation: Explanation,
     pub ranks: Vec<u32>,
@@ -211,6 +213,7 @@ fn shared(diagnoses: &[(u32, Diagnosis)]) -> Vec<FoundCycle> {
                 Some(known) if known.ranks.contains(rank) => {}
                 Some(known) => known.ranks.push(*rank),
                 None => found.push(FoundCycle {
+                    over_steps: diagnosis.over_steps,
                     finding: finding.clone(),
                     explanation: explanation.clone(),
                     ranks: vec![*rank],

@@ -76,10 +76,11 @@ impl RankNumbers {
         let stretches = stretches(samples, place, warmup, collects_itself);
         let (growth, typical_step) = growth(&stretches);
         let collections = collections(samples, place, warmup);
-        let garbage: Vec<(u32, f64)> = process
-            .garbage
-            .iter()
-            .filter(|found| found.step > warmup && found.bytes(place) > 0)
+        let looks = || process.garbage.iter().filter(|look| look.step > warmup && look.bytes(place) > 0);
+        // Where rounds were looked at, single steps had not shown what collects free.
+        let has_rounds = looks().any(|look| look.over_steps > 1);
+        let garbage: Vec<(u32, f64)> = looks()
+            .filter(|look| look.over_steps > 1 || !has_rounds)
             .map(|found| (found.step, found.bytes(place) as f64 / f64::from(found.over_steps.max(1))))
             .collect();
         let kept = match stretches.first() {

@@ -7,6 +7,9 @@ use torchleak_protocol::{Failure, Memory, WatchBegan, WatchEvent, WatchFacts, Wa
 
 use crate::measure::Place;
 
+/// Fewer bytes per step explain nothing.
+const FLAT: u64 = 4096;
+
 /// A process that wrote events.
 #[derive(Debug, Default)]
 pub struct Process {
@@ -106,8 +109,7 @@ impl Process {
         if garbage.retained.is_some() {
             self.retained = Some(garbage.clone());
         }
-        let memory = |look: &WatchGarbage| look.cycles.as_ref().map(|report| report.tensor_bytes.min(1));
-        if memory(&garbage) >= self.diagnosed.as_ref().and_then(memory) && garbage.cycles.is_some() {
+        if garbage.cycles.is_some() && worth(&garbage) >= self.diagnosed.as_ref().and_then(worth) {
             self.diagnosed = Some(garbage);
         }
     }
@@ -185,6 +187,13 @@ impl GarbageSample {
             Place::Device => self.device,
         }
     }
+}
+
+/// How much a look tells: a round tells more than a step of it, as long as both show memory worth a word.
+fn worth(look: &WatchGarbage) -> Option<(bool, u32, u64)> {
+    let bytes = look.cycles.as_ref()?.tensor_bytes;
+    let is_much = bytes > FLAT * u64::from(look.over_steps);
+    Some((is_much, if is_much { look.over_steps } else { 0 }, bytes))
 }
 
 fn at(place: Place, host: Option<u64>, device: Option<u64>) -> Option<f64> {

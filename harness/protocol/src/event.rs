@@ -48,7 +48,7 @@ pub enum ArmEvent {
         code: Option<i32>,
         signal: Option<i32>,
     },
-    /// What several further steps leave together. It comes after the end of a diagnosis run that saw no memory
+    /// What several further steps leave together. It comes after the end of a diagnosis run whose last step left no memory
     /// in the garbage of any single step, so that no verdict depends on it.
     Round(Box<RoundGarbage>),
     /// What torch's own code says of the garbage of one more step. It comes after the end of a

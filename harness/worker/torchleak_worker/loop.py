@@ -1,5 +1,6 @@
 """The training loop of an arm, and what is measured around each step."""
 
+import contextlib
 import os
 import sys
 import time
@@ -17,6 +18,8 @@ _MOST_PASSES = 10
 
 # Steps that are looked at together where no single one shows anything.
 _ROUND = 4
+# What is called flat, in bytes per step.
+_FLAT = 4096
 
 ALLOCATOR_VARIABLES = (
     "PYTORCH_CUDA_ALLOC_CONF",
@@ -192,7 +195,7 @@ def run_garbage(command: SimpleNamespace, program: Any, device: torch.device, re
     """Runs the steps of ``command`` and reports what a full collect finds after each. Nothing is measured.
 
     Returns:
-        Whether memory of tensors was in garbage after any step.
+        Whether memory of tensors worth a word was in garbage after the last step.
     """
     foreign = ForeignCollections()
     born = max(1, command.steps - survivors.STEPS)
@@ -219,7 +222,8 @@ def run_garbage(command: SimpleNamespace, program: Any, device: torch.device, re
             **found,
             retained=retained,
         )
-        has_shown |= any(storages["bytes"] for storages in found["census"].values())
+        # What only the first steps leave is another matter.
+        has_shown = sum(storages["bytes"] for storages in found["census"].values()) > _FLAT
     return has_shown
 
 
@@ -227,18 +231,18 @@ def look_at_round(command: SimpleNamespace, program: Any, device: torch.device) 
     """Runs steps beyond those of ``command`` and says what all of them leave.
 
     Returns:
-        The protocol's ``RoundGarbage``, or None if the program makes no further steps: it may have no data
-        for them, and nothing depends on them.
+        The protocol's ``RoundGarbage``, or None if the program makes no further step.
     """
-    try:
-        for _ in range(_ROUND):
+    steps = 0
+    # A program may have no data for more steps than it was asked for, and nothing depends on these.
+    with contextlib.suppress(Exception):
+        while steps < _ROUND:
             program.step()
-    except Exception:
-        return None
+            steps += 1
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     cycles = _garbage(show_values=command.show_values)["cycles"]
-    return {"step": command.steps + _ROUND, "over_steps": _ROUND, "cycles": cycles}
+    return {"step": command.steps + steps, "over_steps": steps, "cycles": cycles} if steps else None
 
 
 def _garbage(*, show_values: bool) -> dict[str, Any]:

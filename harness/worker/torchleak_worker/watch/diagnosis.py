@@ -69,7 +69,8 @@ def control() -> dict[str, Any]:
     """
     if counters.level() is None:
         return {"detected": False, "reason": "this platform does not tell the bytes in use"}
-    with _old_objects_aside():
+    # Modes that the script has set neither see it nor change it.
+    with _old_objects_aside(), torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
         # The first time something is kept for the next: caches of torch, of Python and of the probe.
         _detect()
         found = [_detect() for _ in range(_PLANTS)]
@@ -107,11 +108,11 @@ def _detect() -> tuple[int, int, int]:
     with garbage() as found:
         looked = probe.look(found)
     in_garbage = sum(storages["bytes"] for storages in looked.settled()["census"].values())
+    # What was found is no part of what is left.
+    del looked
     return high - low, in_garbage, high - (counters.level() or 0)
 
 
 def _plant(device: torch.device) -> None:
-    # Modes that the script has set neither see it nor change it.
-    with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
-        holder: list[object] = [torch.empty(_CONTROL_BYTES, dtype=torch.uint8, device=device)]
+    holder: list[object] = [torch.empty(_CONTROL_BYTES, dtype=torch.uint8, device=device)]
     holder.append(holder)

@@ -10,7 +10,7 @@ pub struct Recording {
     pub steps: Vec<StepRecord>,
     /// The steps of a diagnosis run.
     pub garbage: Vec<GarbageRecord>,
-    /// What further steps left together, in a diagnosis run that saw nothing in any single one.
+    /// What further steps left together, in a diagnosis run whose last step left no memory in garbage.
     pub round: Option<RoundGarbage>,
     /// What torch's own code said of the garbage, in a diagnosis run.
     pub torch_cycles: Option<TorchCycles>,

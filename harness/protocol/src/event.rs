@@ -48,8 +48,8 @@ pub enum ArmEvent {
         code: Option<i32>,
         signal: Option<i32>,
     },
-    /// What several further steps leave together. It comes after the end of a diagnosis run whose last step left no memory
-    /// in the garbage of any single step, so that no verdict depends on it.
+    /// What several further steps leave together. It comes after the end of a diagnosis run whose last step
+    /// left no memory in garbage, so that no verdict depends on it.
     Round(Box<RoundGarbage>),
     /// What torch's own code says of the garbage of one more step. It comes after the end of a
     /// diagnosis run, so that no verdict depends on it.

@@ -15,11 +15,16 @@ pub struct Retained {
     pub report: RetentionReport,
 }
 
+impl Retained {
+    /// Puts into words what holds the tensors that live on.
+    pub fn of(report: &RetentionReport) -> Self {
+        Self { sentences: report.retentions.iter().map(sentence).collect(), report: report.clone() }
+    }
+}
+
 /// Takes what holds the tensors that live on, if there are any.
 pub fn retained(recording: &Recording) -> Option<Retained> {
-    let report = recording.garbage.last()?.retained.clone()?;
-    let sentences = report.retentions.iter().map(sentence).collect();
-    Some(Retained { sentences, report })
+    recording.garbage.last()?.retained.as_ref().map(Retained::of)
 }
 
 fn sentence(retention: &Retention) -> String {

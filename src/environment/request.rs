@@ -2,16 +2,15 @@
 
 use std::ffi::OsString;
 use std::fmt;
-use std::iter::repeat_n;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::str::FromStr;
 
 use clap::Args;
-use pep440_rs::{Version, VersionParseError};
+use pep440_rs::Version;
 use sha2::{Digest, Sha256};
 
 use super::error::EnvironmentError;
+use super::torch_version::parse_torch;
 use super::torch_wheel::TorchWheel;
 use crate::index::without_credentials;
 
@@ -247,17 +246,6 @@ fn bad(
     hint: &'static str,
 ) -> EnvironmentError {
     EnvironmentError::BadOption { option, given: given.to_owned(), problem: problem.into(), hint }
-}
-
-/// Reads a version of torch. 2.13 is 2.13.0, so that it has the same name and the same environment.
-///
-/// # Errors
-/// The text is no version.
-pub fn parse_torch(text: &str) -> Result<Version, VersionParseError> {
-    let version = Version::from_str(text.trim())?;
-    let missing = 3_usize.saturating_sub(version.release().len());
-    let release: Vec<u64> = version.release().iter().copied().chain(repeat_n(0, missing)).collect();
-    Ok(version.with_release(release))
 }
 
 fn torch_version(option: &'static str, given: &str) -> Result<Version, EnvironmentError> {

@@ -9,8 +9,7 @@ use super::process::Process;
 use super::script::ScriptExit;
 use super::tail::Unwatched;
 use crate::bytes::human;
-use crate::cycles::{Diagnosis, Explanation, Retained, retained};
-use crate::measure::Recording;
+use crate::cycles::{Diagnosis, Explanation, Retained};
 use crate::verdict::Verdict;
 
 /// How far the growth of ranks may be apart that do the same.
@@ -233,22 +232,7 @@ fn diagnosis(process: &Process) -> Option<Diagnosis> {
 }
 
 fn held(process: &Process) -> Option<Retained> {
-    retained(&recording(process.retained.as_ref()?))
-}
-
-fn recording(garbage: &torchleak_protocol::WatchGarbage) -> Recording {
-    let record = torchleak_protocol::GarbageRecord {
-        step: garbage.step,
-        loss: None,
-        loss_is: None,
-        foreign_collections: 0,
-        objects: garbage.objects,
-        census: garbage.census.clone(),
-        shared: garbage.shared.clone(),
-        cycles: garbage.cycles.clone(),
-        retained: garbage.retained.clone(),
-    };
-    Recording { garbage: vec![record], ..Recording::default() }
+    process.retained.as_ref()?.retained.as_ref().map(Retained::of)
 }
 
 fn remarks(

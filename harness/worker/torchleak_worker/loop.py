@@ -19,7 +19,7 @@ _MOST_PASSES = 10
 # Steps that are looked at together where no single one shows anything.
 _ROUND = 4
 # What is called flat, in bytes per step.
-_FLAT = 4096
+FLAT = 4096
 
 ALLOCATOR_VARIABLES = (
     "PYTORCH_CUDA_ALLOC_CONF",
@@ -131,6 +131,11 @@ class ForeignCollections:
             self._is_stepping = False
 
 
+def bytes_of(census: dict[str, Any]) -> int:
+    """Gives the bytes of a ``Census`` of the protocol, on all devices."""
+    return sum(storages["bytes"] for storages in census.values())
+
+
 def collect_to_fixpoint(generation: int) -> tuple[int, int]:
     """Collects until a pass finds nothing. Returns objects found and passes made."""
     objects = passes = 0
@@ -223,7 +228,7 @@ def run_garbage(command: SimpleNamespace, program: Any, device: torch.device, re
             retained=retained,
         )
         # What only the first steps leave is another matter.
-        has_shown = sum(storages["bytes"] for storages in found["census"].values()) > _FLAT
+        has_shown = bytes_of(found["census"]) > FLAT
     return has_shown
 
 

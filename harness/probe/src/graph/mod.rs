@@ -70,7 +70,7 @@ pub fn cycles<'py>(
     target: Option<&Bound<'py, PyType>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let _no_collection = NoCollection::new();
-    to_python(py, &report(py, garbage, show_values, most_findings, target)?.report)
+    to_python(py, &report(py, garbage, show_values, most_findings, target)?.settled(|_| false))
 }
 
 /// As [`cycles`] of torch's tensors, before it is known which of their memory goes with the garbage.
@@ -112,19 +112,17 @@ fn report<'py>(
     let explained: HashSet<u32> = (tensors.all.iter().zip(&blame.owners))
         .filter_map(|(tensor, owner)| owner.and(tensor.storage))
         .collect();
-    let explained_bytes: u64 = explained.iter().map(|&storage| tensors.storages[storage as usize]).sum();
-    let tensor_bytes: u64 = tensors.storages.iter().sum();
     let report = CycleReport {
         objects,
         edges,
         leading: graph.len() as u64,
         leading_edges: different_edges(&graph),
         tensors: tensors.all.len() as u64,
-        tensor_bytes,
+        tensor_bytes: 0,
         components: components.len() as u64,
         findings,
         findings_left_out,
-        unexplained_bytes: tensor_bytes - explained_bytes,
+        unexplained_bytes: 0,
         seconds: CycleSeconds {
             traverse: (traversed - began).as_secs_f64(),
             components: ((found - traversed) + (blamed - described)).as_secs_f64(),

@@ -5,7 +5,8 @@ use torchleak_protocol::CycleReport;
 /// Device and address of a storage.
 type Key = (String, usize);
 
-/// A report about garbage that is still there. Its bytes are those of all storages.
+/// A report about garbage that is still there. Its totals are not known yet, and its findings have the bytes of all
+/// their storages.
 #[derive(Debug)]
 pub struct Unsettled {
     pub report: CycleReport,

@@ -10,7 +10,7 @@ import torch
 import torchleak_probe as probe
 
 from torchleak_worker.collector import gc
-from torchleak_worker.loop import collect_to_fixpoint
+from torchleak_worker.loop import bytes_of, collect_to_fixpoint
 from torchleak_worker.survivors import Storages
 from torchleak_worker.watch import counters
 
@@ -107,7 +107,7 @@ def _detect() -> tuple[int, int, int]:
     high = counters.level() or 0
     with garbage() as found:
         looked = probe.look(found)
-    in_garbage = sum(storages["bytes"] for storages in looked.settled()["census"].values())
+    in_garbage = bytes_of(looked.settled()["census"])
     # What was found is no part of what is left.
     del looked
     return high - low, in_garbage, high - (counters.level() or 0)

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-# What is called flat, in bytes per step.
-_FLAT = 4096
+from torchleak_worker.loop import FLAT, bytes_of
+
 # Looks show about what collects free if they are within this factor of it.
 _ABOUT = 2
 # A collect may free what is no tensor, and then no further look would show one.
@@ -31,7 +31,7 @@ class Unnamed:
 
     def freed(self, before: int | None, after: int | None, steps: int) -> None:
         """Takes the bytes in use before and after a collect that followed so many steps."""
-        if before is not None and after is not None and before - after > _FLAT * steps:
+        if before is not None and after is not None and before - after > FLAT * steps:
             self._freed = (before - after) / steps
 
     def looked(self, garbage: dict[str, Any]) -> None:
@@ -39,5 +39,5 @@ class Unnamed:
         steps = garbage["over_steps"]
         # Once a round was looked at, a look at one step says less.
         if steps > 1 or self._looks == 0:
-            self._shown = sum(storages["bytes"] for storages in garbage["census"].values()) / steps
+            self._shown = bytes_of(garbage["census"]) / steps
         self._looks += steps > 1
